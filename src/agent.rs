@@ -1,0 +1,3 @@
+//! The daemon: actors that own the cores and everything that does I/O.
+
+pub mod service;

@@ -1,0 +1,221 @@
+//! The bodies of the HTTP API: one set of types for the server, `seamctl` and the demo. Times are
+//! milliseconds, sizes are bytes, names are validated as they are read.
+
+mod status;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Extent, Lease, LeaseId, ModelName, NodeName, PathId, RailName, RequestId, WorkloadName};
+
+pub use status::{LeaseLine, MemberLine, PathLine, Status};
+
+/// `POST /v1/route`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteRequest {
+    /// The class.
+    pub workload: WorkloadName,
+    /// How many KV bytes will move; at least 1.
+    pub kv_bytes: u64,
+    /// The caller's name of the request; the same again gets the same answer. Made up if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<RequestId>,
+    /// Only hosts of this model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelName>,
+    /// Decide for another source, from what this node knows; only as a dry run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<NodeName>,
+    /// Decode hosts not to be used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<NodeName>,
+    /// How long the transfer may take, all attempts together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer_budget_ms: Option<u64>,
+    /// Decide only; ask for no lease.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The body of `POST /v1/transfers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransferRequest {
+    /// A lease that this node holds and has not used.
+    pub lease: LeaseId,
+    /// Blocks of this node's arena, in the order in which they are concatenated into the lease's
+    /// extents. They must not overlap; their sum must not exceed the lease.
+    pub blocks: Vec<Extent>,
+}
+
+/// How a transfer, or one attempt of it, ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransferResult {
+    /// Under way.
+    Moving,
+    /// Every byte landed and the hashes agree.
+    Delivered,
+    /// It did not.
+    Failed,
+    /// The caller cancelled it.
+    Cancelled,
+}
+
+/// One attempt to move a transfer's bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransferAttempt {
+    /// The decision that chose the path.
+    pub decision: String,
+    /// The path.
+    pub path: PathId,
+    /// The lease that it used.
+    pub lease: LeaseId,
+    /// How it ended.
+    pub result: TransferResult,
+    /// What went wrong, where something did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How long it took.
+    pub elapsed_ms: f64,
+}
+
+/// The answer of `POST /v1/transfers` and `GET /v1/transfers/{id}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransferReport {
+    /// The transfer's name: the lease that it was started with.
+    pub id: LeaseId,
+    /// The request that it belongs to.
+    pub request_id: RequestId,
+    /// How it ended.
+    pub result: TransferResult,
+    /// Every attempt, in order.
+    pub attempts: Vec<TransferAttempt>,
+    /// The lease that the bytes landed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// BLAKE3 of the bytes in request order, hexadecimal, as both ends computed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// From the first attempt's start to the last one's end.
+    pub elapsed_ms: f64,
+}
+
+/// One event of `GET /v1/arrivals`: bytes have landed on this decode host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// The lease that they came with.
+    pub lease: LeaseId,
+    /// The request that they belong to.
+    pub request_id: RequestId,
+    /// The prefill host that sent them.
+    pub source: NodeName,
+    /// How many.
+    pub bytes: u64,
+    /// Where in this host's arena, in order.
+    pub extents: Vec<Extent>,
+    /// BLAKE3 of the bytes, hexadecimal.
+    pub hash: String,
+}
+
+/// One item of `POST /v1/samples`: what an engine measured as it moved bytes itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SampleReport {
+    /// Where the bytes came from; this node if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<NodeName>,
+    /// Where they went.
+    pub destination: NodeName,
+    /// On which rail; the first that connects the two if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rail: Option<RailName>,
+    /// How long it took.
+    pub duration_ms: f64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Bytes of the same source that shared the rail meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inflight_bytes: Option<u64>,
+    /// How it ended.
+    pub outcome: ReportedOutcome,
+    /// The request that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<RequestId>,
+}
+
+/// How a reported transfer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportedOutcome {
+    /// It worked.
+    Ok,
+    /// It timed out.
+    Timeout,
+    /// The transport failed.
+    Error,
+    /// The request itself was at fault or was cancelled; never moves a score.
+    Cancelled,
+}
+
+/// One item of the answer of `POST /v1/samples`, in the order of the question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampleVerdict {
+    /// Whether it counts.
+    pub accepted: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `PUT /v1/capacity`: a decode engine's own word.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapacityReport {
+    /// Sessions that the engine itself counts as running.
+    pub active_sessions: u32,
+    /// Sessions that fit; the configured number if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_sessions: Option<u32>,
+    /// KV bytes free in the engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_bytes_free: Option<u64>,
+    /// Time per output token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_time_ms: Option<f64>,
+    /// Leases that `active_sessions` already counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted: Option<Vec<LeaseId>>,
+    /// When the engine took this reading, in milliseconds since the Unix epoch: leases delivered
+    /// before then count as contained in `active_sessions`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<u64>,
+}
+
+/// The answer to a release, a renewal, a cancellation or a drain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Whether anything changed; the call is idempotent and succeeds either way.
+    pub changed: bool,
+    /// What is true now, in words.
+    pub detail: String,
+}
+
+/// An error as RFC 9457 problem details (`application/problem+json`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// A stable name of the kind of problem, as a relative reference.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// This occurrence in words: the field, what was found, what is allowed.
+    pub detail: String,
+    /// The field at fault, where one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}

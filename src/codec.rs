@@ -1,0 +1,1 @@
+//! Bytes: bounded bincode with a version byte, for wire, gossip and tape.

@@ -1,0 +1,46 @@
+//! Seam decides, on every prefill host, whether *this path* should carry *this workload* right now.
+//!
+//! # Layers
+//!
+//! ```text
+//! agent, demo, bin    shell: sockets, time, tasks, files (feature `agent`)
+//! net, transport, arena, metrics, config
+//! ------------------------------------------------------------------------
+//! health, policy, ledger, mesh    cores: pure state machines
+//! codec, api                      bytes and JSON on the wire
+//! model, core                     words and the `Core` trait
+//! ```
+//!
+//! Imports point downward only. A core reads no clock, draws no random number, opens no socket and
+//! iterates no hash map: everything it learns arrives through [`core::Core::step`], so a recorded
+//! tape of inputs gives the same outputs again. `cargo check --lib --no-default-features` compiles
+//! the lower half alone, which keeps it honest.
+//!
+//! # Deliberately absent
+//!
+//! No central server, no consensus, no discovery service, no prefill scheduling and no eviction of
+//! KV blocks: Seam chooses paths, and leaves the rest to the engine.
+
+pub mod api;
+pub mod codec;
+pub mod core;
+pub mod health;
+pub mod ledger;
+pub mod mesh;
+pub mod model;
+pub mod policy;
+
+#[cfg(feature = "agent")]
+pub mod agent;
+#[cfg(feature = "agent")]
+pub mod arena;
+#[cfg(feature = "agent")]
+pub mod config;
+#[cfg(feature = "agent")]
+pub mod demo;
+#[cfg(feature = "agent")]
+pub mod metrics;
+#[cfg(feature = "agent")]
+pub mod net;
+#[cfg(feature = "agent")]
+pub mod transport;

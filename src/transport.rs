@@ -1,0 +1,125 @@
+//! The port that every backend implements, one file a backend.
+//!
+//! A backend measures and moves; it decides nothing. It has its own deadline on everything, says
+//! of every error what it tells about the path, and writes only into extents that the receiving
+//! side's [`Landing`] has confirmed for that lease.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::model::{Extent, LeaseId, NodeName};
+
+/// A boxed future, so that backends can be chosen at run time.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The far end of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Peer {
+    /// Who must answer there; checked against its certificate.
+    pub node: NodeName,
+    /// Where, in the backend's own words.
+    pub address: String,
+}
+
+/// What went wrong on a path, by what it says about the path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Nothing came back in time. Counts as lost.
+    #[error("no answer from {peer} within {limit_ms} ms")]
+    TimedOut {
+        /// The far end.
+        peer: NodeName,
+        /// The deadline.
+        limit_ms: u64,
+    },
+    /// The far end cannot be reached, or went away. Counts as failed.
+    #[error("{peer} is gone: {detail}")]
+    PeerGone {
+        /// The far end.
+        peer: NodeName,
+        /// The transport's own words.
+        detail: String,
+    },
+    /// The far end answered, and refused: not the path's fault.
+    #[error("{peer} refused: {detail}")]
+    Refused {
+        /// The far end.
+        peer: NodeName,
+        /// Its reason.
+        detail: String,
+    },
+    /// What landed is not what was sent. Counts as failed.
+    #[error("{peer} received other bytes than were sent")]
+    Corrupt {
+        /// The far end.
+        peer: NodeName,
+    },
+    /// This host is at fault (memory, descriptors, arguments): never a sample.
+    #[error("local fault: {0}")]
+    Local(String),
+}
+
+/// One transfer: blocks of the local arena, in order, into one lease.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The lease to write into.
+    pub lease: LeaseId,
+    /// Blocks of the local arena, checked against its size.
+    pub blocks: Vec<Extent>,
+    /// How long it may take.
+    pub deadline: Duration,
+}
+
+/// What a finished transfer knows of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// BLAKE3 of them, computed at both ends and found equal.
+    pub hash: [u8; 32],
+    /// From the first byte sent to the far end's confirmation.
+    pub elapsed: Duration,
+}
+
+/// A way to move bytes between arenas.
+///
+/// Dropping a future of this trait cancels what it does: no byte is written after the far end has
+/// noticed, and the far end reports the lease quiet.
+pub trait Backend: Send + Sync + 'static {
+    /// Where this side listens, in the backend's own words; goes into the node record.
+    fn address(&self) -> String;
+
+    /// Sends `payload_bytes` on the path and waits for the echo.
+    fn probe<'a>(
+        &'a self,
+        peer: &'a Peer,
+        payload_bytes: u32,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Duration, PathError>>;
+
+    /// Moves bytes into a lease and waits until the far end has verified them.
+    fn write<'a>(&'a self, peer: &'a Peer, write: Write) -> BoxFuture<'a, Result<Written, PathError>>;
+
+    /// Stops answering and closes every connection.
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// The receiving side's authority: the ledger, as a backend sees it.
+pub trait Landing: Send + Sync + 'static {
+    /// `sender` wants to write `bytes` into `lease`: where may they go? An `Err` says why not, in
+    /// words for the sender. A lease can be opened once at a time, by its holder only.
+    fn open<'a>(
+        &'a self,
+        lease: &'a LeaseId,
+        sender: &'a NodeName,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Vec<Extent>, String>>;
+
+    /// All bytes landed and their hash is `hash`. An `Err` says that the lease ended meanwhile:
+    /// the transfer must then fail.
+    fn delivered<'a>(&'a self, lease: &'a LeaseId, bytes: u64, hash: [u8; 32]) -> BoxFuture<'a, Result<(), String>>;
+
+    /// The stream that wrote into `lease` is closed; no later write of it can land.
+    fn quiet<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()>;
+}
