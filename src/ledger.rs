@@ -1,1 +1,670 @@
-//! The ledger core.
+//! The ledger core: the only authority on a decode host's sessions and arena extents.
+//!
+//! ```text
+//!            Ask                    Delivered                 Release (decode engine)
+//!  (free) ─────────▶ GRANTED ──────────────────▶ DELIVERED ──────────────────────────▶ (free)
+//!                     │   │ Release by its holder, nothing under way
+//!                     │   └───────────────────────────────────────────────────────────▶ (free)
+//!                     │ expired · holder down
+//!                     ├─ no write can still land ─────────────────────────────────────▶ (free)
+//!                     └─ a write may still land ──▶ FENCED ── quiet · fence_max ───────▶ (free)
+//! ```
+//!
+//! A fenced lease counts as used and its pages are handed to nobody. Sessions in use are the
+//! engine's own word plus the leases that this word does not contain yet.
+
+mod pages;
+mod terms;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::core::{Core, Mono, Now};
+use crate::model::{
+    Extent, Generation, Lease, LeaseAsk, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, LoadRecord,
+    NodeName, Quote, RequestId, coded,
+};
+
+pub use pages::MAX_EXTENTS;
+use pages::Pages;
+pub use terms::{EngineWord, Settings};
+
+/// What the shell tells the ledger. `key` names a question, so that its answer finds the asker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Input {
+    /// Another agent calls; the network layer has checked that it is `from`.
+    Call {
+        /// The question's key.
+        key: u64,
+        /// Who calls.
+        from: NodeName,
+        /// What it wants.
+        call: LeaseCall,
+    },
+    /// A backend wants to write `bytes` of `sender` into a lease.
+    Open {
+        /// The question's key.
+        key: u64,
+        /// The lease.
+        lease: LeaseId,
+        /// Whose bytes.
+        sender: NodeName,
+        /// How many.
+        bytes: u64,
+    },
+    /// All bytes landed and were verified.
+    Delivered {
+        /// The question's key.
+        key: u64,
+        /// The lease.
+        lease: LeaseId,
+        /// How many bytes.
+        bytes: u64,
+        /// Their BLAKE3.
+        hash: [u8; 32],
+    },
+    /// The stream that wrote into a lease is closed: no later write of it can land.
+    Quiet {
+        /// The lease.
+        lease: LeaseId,
+    },
+    /// This host's own engine or operator ends a lease.
+    EngineRelease {
+        /// The question's key.
+        key: u64,
+        /// The lease.
+        lease: LeaseId,
+    },
+    /// This host's own engine reports.
+    Engine {
+        /// The question's key.
+        key: u64,
+        /// What it says.
+        word: EngineWord,
+    },
+    /// Take new work, or none.
+    Drain(bool),
+    /// A holder is down or lives again: what it held in lives up to `generation` is void.
+    HolderDown {
+        /// The holder.
+        node: NodeName,
+        /// Its last life.
+        generation: Generation,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// What the ledger answers and reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Output {
+    /// To [`Input::Call`], [`Input::EngineRelease`] and [`Input::Engine`].
+    Reply {
+        /// The question's key.
+        key: u64,
+        /// The answer.
+        reply: LeaseCallReply,
+    },
+    /// To [`Input::Open`]: where the bytes may go.
+    Opened {
+        /// The question's key.
+        key: u64,
+        /// The extents, or why not.
+        result: Result<Vec<Extent>, OpenRefusal>,
+    },
+    /// To [`Input::Delivered`].
+    Accepted {
+        /// The question's key.
+        key: u64,
+        /// What arrived, or why it no longer counts.
+        result: Result<Arrived, OpenRefusal>,
+    },
+    /// A lease changed its stage.
+    Staged {
+        /// The lease.
+        lease: LeaseId,
+        /// Before; none for a new lease.
+        from: Option<Stage>,
+        /// After; none for a freed one.
+        to: Option<Stage>,
+    },
+    /// The headroom changed enough to be told to the mesh.
+    Load(LoadRecord),
+}
+
+/// A delivered transfer, as the decode engine is told of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arrived {
+    /// The request.
+    pub request_id: RequestId,
+    /// Who sent it.
+    pub source: NodeName,
+    /// Where it lies, in order.
+    pub extents: Vec<Extent>,
+}
+
+coded!(
+    /// Where a lease stands.
+    Stage {
+        /// Bytes may come.
+        Granted = "granted",
+        /// Bytes have come; the engine holds the session.
+        Delivered = "delivered",
+        /// Void, but a late write could still land.
+        Fenced = "fenced",
+    }
+);
+
+/// Why nothing may be written into a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum OpenRefusal {
+    /// Never granted, or long freed.
+    #[error("lease {0} is not known here: never granted, released or expired")]
+    Unknown(LeaseId),
+    /// Held by another.
+    #[error("lease {0} is held by another node")]
+    NotHolder(LeaseId),
+    /// Not waiting for bytes.
+    #[error("lease {lease} is {stage}: bytes may come only while it is granted")]
+    Stage {
+        /// The lease.
+        lease: LeaseId,
+        /// Where it stands.
+        stage: Stage,
+    },
+    /// Another stream writes into it.
+    #[error("lease {0} is being written already")]
+    Busy(LeaseId),
+    /// More, or other, bytes than it was granted for.
+    #[error("lease {lease} holds {granted} bytes: found {found}, allowed 1 to {granted}")]
+    Size {
+        /// The lease.
+        lease: LeaseId,
+        /// How many bytes it was granted for.
+        granted: u64,
+        /// How many came.
+        found: u64,
+    },
+}
+
+/// One lease as the ledger keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// The grant.
+    pub lease: Lease,
+    /// What was asked.
+    pub ask: LeaseAsk,
+    /// Where it stands.
+    pub stage: Stage,
+    /// When that ends by itself, if it does.
+    pub until: Option<Mono>,
+    /// Whether a stream writes into it.
+    open: bool,
+    /// When it was delivered, in milliseconds since the Unix epoch.
+    delivered_ms: u64,
+    /// Whether the engine's word contains it.
+    absorbed: bool,
+}
+
+/// The ledger: see the [module documentation](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    node: NodeName,
+    generation: Generation,
+    settings: Settings,
+    engine: EngineWord,
+    draining: bool,
+    next_number: u64,
+    held: BTreeMap<u64, Held>,
+    /// One entry a lease: an ask that is repeated gets the same lease.
+    asks: BTreeMap<(NodeName, Generation, u64), u64>,
+    /// One entry a lease that ends by itself.
+    deadlines: BTreeSet<(Mono, u64)>,
+    pages: Pages,
+    /// Sums over `held`, kept so that a question costs no walk over the leases.
+    unabsorbed_sessions: u32,
+    unabsorbed_bytes: u64,
+    inbound_bytes: u64,
+    /// Counts the inputs: every change of the headroom has a number of its own.
+    revision: u64,
+    told: Option<(Mono, LoadRecord)>,
+    tell_at: Option<Mono>,
+}
+
+impl Core for Ledger {
+    type Input = Input;
+    type Output = Output;
+    type Snapshot = Self;
+
+    fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.revision += 1;
+        self.fire(now, out);
+        match input {
+            Input::Call { key, from, call } => {
+                let reply = self.call(now, &from, call, out);
+                out.push(Output::Reply { key, reply });
+            }
+            Input::Open { key, lease, sender, bytes } => {
+                let result = self.open(&lease, &sender, bytes);
+                out.push(Output::Opened { key, result });
+            }
+            Input::Delivered { key, lease, bytes, hash: _ } => {
+                let result = self.delivered(now, &lease, bytes, out);
+                out.push(Output::Accepted { key, result });
+            }
+            Input::Quiet { lease } => self.quiet(&lease, out),
+            Input::EngineRelease { key, lease } => {
+                let changed = self.release(now, &lease, out);
+                out.push(Output::Reply { key, reply: LeaseCallReply::Changed(changed) });
+            }
+            Input::Engine { key, word } => {
+                let changed = self.engine_said(word);
+                out.push(Output::Reply { key, reply: LeaseCallReply::Changed(changed) });
+            }
+            Input::Drain(on) => self.draining = on,
+            Input::HolderDown { node, generation } => self.holder_down(now, &node, generation, out),
+            Input::Tick => {}
+        }
+        self.tell(now, out);
+    }
+
+    fn deadline(&self) -> Option<Mono> {
+        let first = self.deadlines.first().map(|&(at, _)| at);
+        first.into_iter().chain(self.tell_at).min()
+    }
+
+    fn snapshot(&self) -> Self {
+        self.clone()
+    }
+
+    fn restore(snapshot: Self) -> Self {
+        snapshot
+    }
+}
+
+impl Ledger {
+    /// An empty ledger of one life of one node.
+    #[must_use]
+    pub fn new(node: NodeName, generation: Generation, settings: Settings) -> Self {
+        Self {
+            node,
+            generation,
+            engine: EngineWord::default(),
+            draining: false,
+            next_number: 1,
+            held: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            pages: Pages::new(settings.arena_bytes.unwrap_or(0)),
+            unabsorbed_sessions: 0,
+            unabsorbed_bytes: 0,
+            inbound_bytes: 0,
+            revision: 0,
+            told: None,
+            tell_at: None,
+            settings,
+        }
+    }
+
+    /// Every lease that is not free, in the order in which they were granted.
+    pub fn held(&self) -> impl Iterator<Item = &Held> {
+        self.held.values()
+    }
+
+    /// The headroom as an asker is told of it.
+    #[must_use]
+    pub fn quote(&self) -> Quote {
+        Quote {
+            revision: self.revision,
+            active_sessions: self.used_sessions(),
+            max_sessions: self.max_sessions(),
+            kv_bytes_free: self.kv_bytes_free(),
+            inbound_bytes: self.inbound_bytes,
+            token_time_ms: self.engine.token_time_ms,
+        }
+    }
+
+    fn used_sessions(&self) -> u32 {
+        self.engine.active_sessions.saturating_add(self.unabsorbed_sessions)
+    }
+
+    fn max_sessions(&self) -> u32 {
+        self.engine.max_sessions.unwrap_or(self.settings.max_sessions)
+    }
+
+    fn kv_bytes_free(&self) -> u64 {
+        let engine = self.engine.kv_bytes_free.unwrap_or(self.settings.kv_bytes).saturating_sub(self.unabsorbed_bytes);
+        if self.settings.arena_bytes.is_some() { engine.min(self.pages.free_bytes()) } else { engine }
+    }
+
+    /// The most bytes that one lease could ever have.
+    fn kv_bytes_total(&self) -> u64 {
+        match self.settings.arena_bytes {
+            Some(_) => self.settings.kv_bytes.min(self.pages.total_bytes()),
+            None => self.settings.kv_bytes,
+        }
+    }
+
+    fn call(&mut self, now: Now, from: &NodeName, call: LeaseCall, out: &mut Vec<Output>) -> LeaseCallReply {
+        match call {
+            LeaseCall::Ask(ask) => LeaseCallReply::Lease(self.ask(now, from, ask, out)),
+            LeaseCall::Release(lease) => {
+                let ours = self.find(&lease).is_some_and(|held| held.ask.holder == *from);
+                LeaseCallReply::Changed(ours && self.release(now, &lease, out))
+            }
+            LeaseCall::Renew { lease, ttl_ms } => {
+                let ours = self.find(&lease).is_some_and(|held| held.ask.holder == *from);
+                LeaseCallReply::Changed(ours && self.renew(now, &lease, ttl_ms))
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Now, from: &NodeName, ask: LeaseAsk, out: &mut Vec<Output>) -> LeaseReply {
+        if ask.holder != *from {
+            return LeaseReply::Refused { refusal: LeaseRefusal::NotHolder, quote: None };
+        }
+        let key = (ask.holder.clone(), ask.holder_generation, ask.ask);
+        if let Some(held) = self.asks.get(&key).and_then(|number| self.held.get(number)) {
+            return LeaseReply::Granted { lease: held.lease.clone(), quote: self.quote() };
+        }
+        match self.grant(now, ask, out) {
+            Ok(lease) => LeaseReply::Granted { lease, quote: self.quote() },
+            Err(refusal) => LeaseReply::Refused { refusal, quote: Some(self.quote()) },
+        }
+    }
+
+    fn grant(&mut self, now: Now, ask: LeaseAsk, out: &mut Vec<Output>) -> Result<Lease, LeaseRefusal> {
+        if self.draining {
+            return Err(LeaseRefusal::Draining);
+        }
+        if let (Some(ours), Some(theirs)) = (&self.settings.model, &ask.model)
+            && ours != theirs
+        {
+            return Err(LeaseRefusal::Model);
+        }
+        if ask.kv_bytes == 0 || ask.kv_bytes > self.kv_bytes_total() {
+            return Err(LeaseRefusal::Size);
+        }
+        if self.used_sessions() >= self.max_sessions() {
+            return Err(LeaseRefusal::Sessions);
+        }
+        if ask.kv_bytes > self.kv_bytes_free() {
+            return Err(LeaseRefusal::KvBytes);
+        }
+        if self.held.len() >= self.settings.max_leases {
+            return Err(LeaseRefusal::Overloaded);
+        }
+        let extents = match self.settings.arena_bytes {
+            Some(_) => self.pages.take(ask.kv_bytes).ok_or(LeaseRefusal::KvBytes)?,
+            None => Vec::new(),
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        let ttl_ms = ask.ttl_ms.clamp(1, self.settings.max_ttl_ms);
+        let id = LeaseId { node: self.node.clone(), generation: self.generation, number };
+        let lease = Lease { id: id.clone(), kv_bytes: ask.kv_bytes, extents, ttl_ms };
+        let until = now.mono.plus_ms(ttl_ms);
+        self.asks.insert((ask.holder.clone(), ask.holder_generation, ask.ask), number);
+        self.deadlines.insert((until, number));
+        self.unabsorbed_sessions += 1;
+        self.unabsorbed_bytes += lease.kv_bytes;
+        self.inbound_bytes += lease.kv_bytes;
+        let held = Held {
+            lease: lease.clone(),
+            ask,
+            stage: Stage::Granted,
+            until: Some(until),
+            open: false,
+            delivered_ms: 0,
+            absorbed: false,
+        };
+        self.held.insert(number, held);
+        out.push(Output::Staged { lease: id, from: None, to: Some(Stage::Granted) });
+        Ok(lease)
+    }
+
+    /// The lease of that name, if it is of this life.
+    fn find(&self, lease: &LeaseId) -> Option<&Held> {
+        let ours = lease.node == self.node && lease.generation == self.generation;
+        self.held.get(&lease.number).filter(|_| ours)
+    }
+
+    fn open(&mut self, lease: &LeaseId, sender: &NodeName, bytes: u64) -> Result<Vec<Extent>, OpenRefusal> {
+        let held = self.find(lease).ok_or_else(|| OpenRefusal::Unknown(lease.clone()))?;
+        if held.ask.holder != *sender {
+            return Err(OpenRefusal::NotHolder(lease.clone()));
+        }
+        match held.stage {
+            Stage::Granted => {}
+            stage @ (Stage::Delivered | Stage::Fenced) => {
+                return Err(OpenRefusal::Stage { lease: lease.clone(), stage });
+            }
+        }
+        if held.open {
+            return Err(OpenRefusal::Busy(lease.clone()));
+        }
+        let granted = held.lease.kv_bytes;
+        if bytes == 0 || bytes > granted {
+            return Err(OpenRefusal::Size { lease: lease.clone(), granted, found: bytes });
+        }
+        let extents = held.lease.extents.clone();
+        if let Some(held) = self.held.get_mut(&lease.number) {
+            held.open = true;
+        }
+        Ok(extents)
+    }
+
+    fn delivered(
+        &mut self,
+        now: Now,
+        lease: &LeaseId,
+        bytes: u64,
+        out: &mut Vec<Output>,
+    ) -> Result<Arrived, OpenRefusal> {
+        let held = self.find(lease).ok_or_else(|| OpenRefusal::Unknown(lease.clone()))?;
+        match held.stage {
+            Stage::Granted => {}
+            stage @ (Stage::Delivered | Stage::Fenced) => {
+                return Err(OpenRefusal::Stage { lease: lease.clone(), stage });
+            }
+        }
+        let granted = held.lease.kv_bytes;
+        if bytes == 0 || bytes > granted {
+            return Err(OpenRefusal::Size { lease: lease.clone(), granted, found: bytes });
+        }
+        let Some(held) = self.held.get_mut(&lease.number) else {
+            return Err(OpenRefusal::Unknown(lease.clone()));
+        };
+        held.stage = Stage::Delivered;
+        held.delivered_ms = now.wall_ms;
+        if let Some(until) = held.until.take() {
+            self.deadlines.remove(&(until, lease.number));
+        }
+        self.inbound_bytes -= granted;
+        out.push(Output::Staged { lease: lease.clone(), from: Some(Stage::Granted), to: Some(Stage::Delivered) });
+        Ok(Arrived {
+            request_id: held.ask.request_id.clone(),
+            source: held.ask.holder.clone(),
+            extents: held.lease.extents.clone(),
+        })
+    }
+
+    fn quiet(&mut self, lease: &LeaseId, out: &mut Vec<Output>) {
+        if self.find(lease).is_none() {
+            return;
+        }
+        if let Some(held) = self.held.get_mut(&lease.number) {
+            held.open = false;
+            if held.stage == Stage::Fenced {
+                self.free(lease.number, out);
+            }
+        }
+    }
+
+    /// Ends a lease at its holder's or its engine's word; true if it was there to be ended.
+    fn release(&mut self, now: Now, lease: &LeaseId, out: &mut Vec<Output>) -> bool {
+        let Some(held) = self.find(lease) else { return false };
+        match held.stage {
+            Stage::Granted if held.open => self.fence(now, lease.number, out),
+            Stage::Granted | Stage::Delivered => self.free(lease.number, out),
+            Stage::Fenced if held.open => return false,
+            // The holder says that it is quiet.
+            Stage::Fenced => self.free(lease.number, out),
+        }
+        true
+    }
+
+    fn renew(&mut self, now: Now, lease: &LeaseId, ttl_ms: u64) -> bool {
+        let Some(held) = self.held.get_mut(&lease.number) else { return false };
+        match held.stage {
+            Stage::Granted => {
+                let until = now.mono.plus_ms(ttl_ms.clamp(1, self.settings.max_ttl_ms));
+                if let Some(old) = held.until.replace(until) {
+                    self.deadlines.remove(&(old, lease.number));
+                }
+                self.deadlines.insert((until, lease.number));
+                true
+            }
+            Stage::Delivered | Stage::Fenced => false,
+        }
+    }
+
+    /// Takes the engine's word, unless a later reading was taken already.
+    fn engine_said(&mut self, mut word: EngineWord) -> bool {
+        if let (Some(known), Some(said)) = (self.engine.as_of_ms, word.as_of_ms)
+            && said < known
+        {
+            return false;
+        }
+        // An engine that names its leases is believed by name alone: a delivered lease that it has
+        // not taken up yet would otherwise count nowhere.
+        let contained: Vec<u64> = match (word.adopted.take(), word.as_of_ms) {
+            (Some(named), _) => {
+                named.iter().filter(|lease| self.find(lease).is_some()).map(|lease| lease.number).collect()
+            }
+            (None, Some(as_of_ms)) => {
+                let before = |held: &Held| held.stage == Stage::Delivered && held.delivered_ms < as_of_ms;
+                self.held.iter().filter(|(_, held)| before(held)).map(|(&number, _)| number).collect()
+            }
+            (None, None) => Vec::new(),
+        };
+        for number in contained {
+            self.absorb(number);
+        }
+        self.engine = word;
+        true
+    }
+
+    /// The engine's own numbers contain this lease from now on.
+    fn absorb(&mut self, number: u64) {
+        if let Some(held) = self.held.get_mut(&number)
+            && !held.absorbed
+        {
+            held.absorbed = true;
+            self.unabsorbed_sessions -= 1;
+            self.unabsorbed_bytes -= held.lease.kv_bytes;
+        }
+    }
+
+    fn holder_down(&mut self, now: Now, node: &NodeName, generation: Generation, out: &mut Vec<Output>) {
+        let from = (node.clone(), 0, 0);
+        let orphans: Vec<u64> = self
+            .asks
+            .range(from..)
+            .take_while(|((holder, life, _), _)| holder == node && *life <= generation)
+            .map(|(_, &number)| number)
+            .collect();
+        for number in orphans {
+            self.void(now, number, out);
+        }
+    }
+
+    /// Acts on every deadline that has passed.
+    fn fire(&mut self, now: Now, out: &mut Vec<Output>) {
+        while let Some(&(at, number)) = self.deadlines.first()
+            && at <= now.mono
+        {
+            match self.held.get(&number).map(|held| held.stage) {
+                Some(Stage::Granted) => self.void(now, number, out),
+                Some(Stage::Fenced) => self.free(number, out),
+                Some(Stage::Delivered) | None => {
+                    self.deadlines.remove(&(at, number));
+                }
+            }
+        }
+    }
+
+    /// A granted lease ended without its holder's word: fenced while a write may still land.
+    /// Delivered ones stay: they are the engine's.
+    fn void(&mut self, now: Now, number: u64, out: &mut Vec<Output>) {
+        let Some(held) = self.held.get(&number) else { return };
+        match held.stage {
+            Stage::Granted if held.open || !self.settings.writes_are_gated => self.fence(now, number, out),
+            Stage::Granted => self.free(number, out),
+            Stage::Delivered | Stage::Fenced => {}
+        }
+    }
+
+    fn fence(&mut self, now: Now, number: u64, out: &mut Vec<Output>) {
+        let Some(held) = self.held.get_mut(&number) else { return };
+        let until = now.mono.plus_ms(self.settings.fence_max_ms);
+        if let Some(old) = held.until.replace(until) {
+            self.deadlines.remove(&(old, number));
+        }
+        self.deadlines.insert((until, number));
+        held.stage = Stage::Fenced;
+        self.inbound_bytes -= held.lease.kv_bytes;
+        let lease = held.lease.id.clone();
+        out.push(Output::Staged { lease, from: Some(Stage::Granted), to: Some(Stage::Fenced) });
+    }
+
+    fn free(&mut self, number: u64, out: &mut Vec<Output>) {
+        let Some(held) = self.held.remove(&number) else { return };
+        if let Some(until) = held.until {
+            self.deadlines.remove(&(until, number));
+        }
+        self.asks.remove(&(held.ask.holder, held.ask.holder_generation, held.ask.ask));
+        self.pages.give(&held.lease.extents);
+        if !held.absorbed {
+            self.unabsorbed_sessions -= 1;
+            self.unabsorbed_bytes -= held.lease.kv_bytes;
+        }
+        if held.stage == Stage::Granted {
+            self.inbound_bytes -= held.lease.kv_bytes;
+        }
+        out.push(Output::Staged { lease: held.lease.id, from: Some(held.stage), to: None });
+    }
+
+    /// Tells the mesh of a changed headroom, at most once per interval.
+    fn tell(&mut self, now: Now, out: &mut Vec<Output>) {
+        let quantum = (self.kv_bytes_total() / 64).max(1);
+        let quote = self.quote();
+        let load = LoadRecord {
+            revision: quote.revision,
+            active_sessions: quote.active_sessions,
+            max_sessions: quote.max_sessions,
+            soft_fraction: self.settings.soft_fraction,
+            kv_bytes_free: quote.kv_bytes_free / quantum * quantum,
+            inbound_bytes: quote.inbound_bytes.div_ceil(quantum) * quantum,
+            token_time_ms: quote.token_time_ms,
+            draining: self.draining,
+        };
+        self.tell_at = None;
+        if let Some((at, told)) = &self.told {
+            if (LoadRecord { revision: load.revision, ..told.clone() }) == load {
+                return;
+            }
+            let earliest = at.plus_ms(self.settings.load_interval_ms);
+            if now.mono < earliest {
+                self.tell_at = Some(earliest);
+                return;
+            }
+        }
+        self.told = Some((now.mono, load.clone()));
+        out.push(Output::Load(load));
+    }
+}
+
+#[cfg(test)]
+mod tests;

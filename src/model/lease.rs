@@ -60,6 +60,8 @@ pub struct Lease {
 /// A decode host's fresh word on its headroom; comes with every answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quote {
+    /// Counts the changes of this host's headroom in this life; the larger is the newer.
+    pub revision: u64,
     /// Sessions in use, the one just granted included.
     pub active_sessions: u32,
     /// Sessions that fit.
@@ -85,6 +87,8 @@ coded!(
         Draining = "draining",
         /// Another model.
         Model = "model",
+        /// The asker is not who it says.
+        NotHolder = "not_holder",
         /// The host is no decode host.
         NotDecode = "not_decode",
         /// Too many leases, or too many asks waiting.

@@ -64,6 +64,9 @@ impl NodeRecord {
 /// How loaded a decode host is. Small, frequent, sent as a rumour.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadRecord {
+    /// Counts the changes of this host's headroom in this life; the larger is the newer. A lease's
+    /// quote carries the same count.
+    pub revision: u64,
     /// Sessions in use.
     pub active_sessions: u32,
     /// Sessions that fit.
