@@ -1,0 +1,191 @@
+//! The table of requests: one entry from the question until it is forgotten, with its single
+//! deadline, and the leases and asks that lead back to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::decide::Verdict;
+use super::record::DecisionRecord;
+use crate::api::RouteRequest;
+use crate::core::Mono;
+use crate::model::{DecisionId, Lease, LeaseId, NodeName, PathSpec, RequestId, Workload};
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) request: RouteRequest,
+    pub(super) workload: Arc<Workload>,
+    pub(super) traceparent: Option<Arc<str>>,
+    /// What the caller was told; the same question gets it again.
+    pub(super) answer: Option<Arc<DecisionRecord>>,
+    /// The newest decision, and how many attempts there were.
+    pub(super) last: Option<DecisionId>,
+    pub(super) attempt: u32,
+    /// Decode hosts asked for this attempt.
+    pub(super) rounds: u32,
+    /// What this request has learned to avoid.
+    pub(super) bars: Vec<Bar>,
+    /// Every lease that it was ever granted, at most one an attempt.
+    pub(super) leases: Vec<LeaseId>,
+    /// When its transfer must have ended, all attempts together; set when it starts.
+    pub(super) budget_until: Option<Mono>,
+    pub(super) stage: Stage,
+}
+
+/// Where a request stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Stage {
+    /// A decode host was asked; the draft becomes the answer if it grants.
+    Asking { ask: u64, node: NodeName, draft: Box<DecisionRecord>, waiters: Vec<Waiter> },
+    /// A lease is held and waits for its bytes.
+    Leased { lease: Lease, path: PathSpec },
+    /// A transfer writes into the lease; `stopping` once it was told to stop.
+    Moving { lease: Lease, path: PathSpec, stopping: bool },
+    /// Nothing is held any more.
+    Closed(Ended),
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Ended {
+    Refused,
+    Delivered,
+    Failed,
+    Released,
+    Expired,
+    Cancelled,
+    PeerGone,
+}
+
+impl Ended {
+    /// What became of the lease, to follow "it".
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Refused => "was never granted",
+            Self::Delivered => "was used: its bytes were delivered",
+            Self::Failed => "was used: its transfer failed",
+            Self::Released => "was released",
+            Self::Expired => "has expired",
+            Self::Cancelled => "was cancelled with its request",
+            Self::PeerGone => "is void: its decode host is gone",
+        }
+    }
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Waiter {
+    /// A caller, for the decision.
+    Route(u64),
+    /// A transfer, for its next attempt.
+    Transfer(u64),
+}
+
+/// What a request has learned to avoid: a host, or one path to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Bar {
+    pub(super) node: NodeName,
+    pub(super) path: Option<crate::model::PathId>,
+    pub(super) verdict: Verdict,
+    pub(super) why: Arc<str>,
+}
+
+/// All requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Requests {
+    entries: BTreeMap<RequestId, (Entry, Mono)>,
+    by_ask: BTreeMap<u64, RequestId>,
+    by_lease: BTreeMap<LeaseId, RequestId>,
+    /// Deadlines of entries that hold or wait for something.
+    open: BTreeSet<(Mono, RequestId)>,
+    /// When closed entries are forgotten.
+    closed: BTreeSet<(Mono, RequestId)>,
+}
+
+impl Requests {
+    pub(super) fn get(&self, id: &RequestId) -> Option<&Entry> {
+        self.entries.get(id).map(|(entry, _)| entry)
+    }
+
+    /// Changes an entry in place, but neither its stage nor its deadline.
+    pub(super) fn amend(&mut self, id: &RequestId, change: impl FnOnce(&mut Entry)) {
+        if let Some((entry, _)) = self.entries.get_mut(id) {
+            change(entry);
+        }
+    }
+
+    /// Takes an entry out, to be put back in its next stage.
+    pub(super) fn take(&mut self, id: &RequestId) -> Option<Entry> {
+        let (entry, at) = self.entries.remove(id)?;
+        match &entry.stage {
+            Stage::Closed(_) => self.closed.remove(&(at, id.clone())),
+            Stage::Asking { ask, .. } => {
+                self.by_ask.remove(ask);
+                self.open.remove(&(at, id.clone()))
+            }
+            Stage::Leased { .. } | Stage::Moving { .. } => self.open.remove(&(at, id.clone())),
+        };
+        Some(entry)
+    }
+
+    /// Puts an entry in; at `at` it is due, or forgotten if it is closed.
+    pub(super) fn put(&mut self, id: &RequestId, entry: Entry, at: Mono) {
+        match &entry.stage {
+            Stage::Closed(_) => {
+                self.closed.insert((at, id.clone()));
+            }
+            Stage::Asking { ask, .. } => {
+                self.by_ask.insert(*ask, id.clone());
+                self.open.insert((at, id.clone()));
+            }
+            Stage::Leased { .. } | Stage::Moving { .. } => {
+                self.open.insert((at, id.clone()));
+            }
+        }
+        if let Some(newest) = entry.leases.last() {
+            self.by_lease.entry(newest.clone()).or_insert_with(|| id.clone());
+        }
+        self.entries.insert(id.clone(), (entry, at));
+    }
+
+    pub(super) fn of_ask(&self, ask: u64) -> Option<RequestId> {
+        self.by_ask.get(&ask).cloned()
+    }
+
+    pub(super) fn of_lease(&self, lease: &LeaseId) -> Option<RequestId> {
+        self.by_lease.get(lease).cloned()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Mono> {
+        let first = |set: &BTreeSet<(Mono, RequestId)>| set.first().map(|(at, _)| *at);
+        first(&self.open).into_iter().chain(first(&self.closed)).min()
+    }
+
+    /// The next entry that is overdue and still holds or waits for something.
+    pub(super) fn due(&self, now: Mono) -> Option<RequestId> {
+        self.open.first().filter(|(at, _)| *at <= now).map(|(_, id)| id.clone())
+    }
+
+    /// Forgets closed entries whose time has come, and beyond those the oldest, until one more
+    /// fits below `limit`. False if none does.
+    pub(super) fn make_room(&mut self, now: Mono, limit: usize) -> bool {
+        while let Some((at, id)) = self.closed.first()
+            && (*at <= now || self.entries.len() >= limit)
+        {
+            let id = id.clone();
+            if let Some(entry) = self.take(&id) {
+                for lease in &entry.leases {
+                    self.by_lease.remove(lease);
+                }
+            }
+        }
+        self.entries.len() < limit
+    }
+
+    /// Every entry that is not closed, and when it is due.
+    pub(super) fn open(&self) -> impl Iterator<Item = (&RequestId, &Entry, Mono)> {
+        self.open.iter().filter_map(|(_, id)| self.entries.get_key_value(id)).map(|(id, (entry, at))| (id, entry, *at))
+    }
+}

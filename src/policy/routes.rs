@@ -1,0 +1,585 @@
+//! A request's way from its question to its lease, and a transfer's way to its last attempt.
+//!
+//! ```text
+//! Route ──▶ ASKING ──granted──▶ LEASED ──TransferStart──▶ MOVING ──delivered──▶ CLOSED
+//!             │ ▲ refused, silent: bar the host,            │ failed, budget left: bar the path,
+//!             │ └─ decide again                             │ decide again ──▶ ASKING
+//!             └─ nothing admissible ──▶ CLOSED              └─ nothing left ──▶ CLOSED
+//! ```
+
+use std::sync::Arc;
+
+use super::decide::{Candidate, Verdict, decide};
+use super::record::{DecisionRecord, Head};
+use super::requests::{Bar, Ended, Entry, Requests, Stage, Waiter};
+use super::view::Demand;
+use super::{Input, Mover, Output, Plan, Policy, RouteProblem, TransferProblem};
+use crate::api::RouteRequest;
+use crate::core::{Mono, Now};
+use crate::model::{
+    DecisionId, Generation, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, NodeName, PathId, Reason, RequestId,
+};
+
+/// The longest transfer budget that a request may ask for, in milliseconds.
+const MAX_BUDGET_MS: u64 = 3_600_000;
+/// Callers that may wait for the same request.
+const MAX_WAITERS: usize = 64;
+/// A transfer that has not reported this long after its budget is given up.
+const REPORT_GRACE_MS: u64 = 5_000;
+
+/// The requests and what numbers them.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Routes {
+    requests: Requests,
+    next_ask: u64,
+}
+
+impl Routes {
+    pub(super) fn deadline(&self) -> Option<Mono> {
+        self.requests.deadline()
+    }
+
+    pub(super) fn leases(&self) -> impl Iterator<Item = (&RequestId, &Lease, Mono)> {
+        self.requests.open().filter_map(|(id, entry, at)| match &entry.stage {
+            Stage::Leased { lease, .. } | Stage::Moving { lease, .. } => Some((id, lease, at)),
+            Stage::Asking { .. } | Stage::Closed(_) => None,
+        })
+    }
+}
+
+impl Policy {
+    pub(super) fn route(
+        &mut self,
+        now: Now,
+        key: u64,
+        id: RequestId,
+        request: RouteRequest,
+        traceparent: Option<Arc<str>>,
+        out: &mut Vec<Output>,
+    ) {
+        if !request.dry_run
+            && let Some(known) = self.routes.requests.get(&id)
+        {
+            let repeated = known.request == request;
+            self.ask_again(key, &id, repeated, out);
+            return;
+        }
+        if let Err(problem) = self.admit(now, key, id, request, traceparent, out) {
+            out.push(Output::Answer { key, result: Err(problem) });
+        }
+    }
+
+    /// The same request id again gets the same answer, or waits for it.
+    fn ask_again(&mut self, key: u64, id: &RequestId, repeated: bool, out: &mut Vec<Output>) {
+        let mut result = None;
+        self.routes.requests.amend(id, |entry| {
+            result = match (&mut entry.stage, &entry.answer) {
+                _ if !repeated => Some(Err(RouteProblem::IdReused(id.clone()))),
+                (Stage::Closed(Ended::Cancelled), _) => Some(Err(RouteProblem::Cancelled(id.clone()))),
+                (_, Some(record)) => Some(Ok(record.clone())),
+                (Stage::Asking { waiters, .. }, None) if waiters.len() < MAX_WAITERS => {
+                    waiters.push(Waiter::Route(key));
+                    None
+                }
+                (_, None) => Some(Err(RouteProblem::Full { limit: MAX_WAITERS })),
+            };
+        });
+        if let Some(result) = result {
+            out.push(Output::Answer { key, result });
+        }
+    }
+
+    fn admit(
+        &mut self,
+        now: Now,
+        key: u64,
+        id: RequestId,
+        request: RouteRequest,
+        traceparent: Option<Arc<str>>,
+        out: &mut Vec<Output>,
+    ) -> Result<(), RouteProblem> {
+        let workload = self.settings.workloads.iter().find(|workload| workload.name == request.workload).cloned();
+        let Some(workload) = workload else {
+            let known: Vec<&str> = self.settings.workloads.iter().map(|workload| workload.name.as_str()).collect();
+            return Err(RouteProblem::UnknownWorkload {
+                found: request.workload.as_str().to_owned(),
+                known: known.join(", "),
+            });
+        };
+        let limit = self.settings.max_kv_bytes;
+        if request.kv_bytes == 0 || request.kv_bytes > limit {
+            return Err(RouteProblem::KvBytes { found: request.kv_bytes, limit });
+        }
+        if let Some(found) = request.transfer_budget_ms
+            && !(1..=MAX_BUDGET_MS).contains(&found)
+        {
+            return Err(RouteProblem::TransferBudget { found, limit: MAX_BUDGET_MS });
+        }
+        let foreign = request.source.as_ref().filter(|source| **source != self.own.node);
+        if let Some(found) = foreign
+            && !request.dry_run
+        {
+            return Err(RouteProblem::ForeignSource { found: found.clone() });
+        }
+        let entry = Entry {
+            workload,
+            traceparent,
+            answer: None,
+            last: None,
+            attempt: 1,
+            rounds: 0,
+            bars: Vec::new(),
+            leases: Vec::new(),
+            budget_until: None,
+            stage: Stage::Closed(Ended::Refused),
+            request,
+        };
+        if entry.request.dry_run {
+            let (record, _) = self.decide(now, &id, &entry)?;
+            let record = Arc::new(record);
+            out.push(Output::Decided(record.clone()));
+            out.push(Output::Answer { key, result: Ok(record) });
+            return Ok(());
+        }
+        if !self.routes.requests.make_room(now.mono, self.settings.max_requests) {
+            return Err(RouteProblem::Full { limit: self.settings.max_requests });
+        }
+        self.decide_and_ask(now, id, entry, vec![Waiter::Route(key)], out);
+        Ok(())
+    }
+
+    /// One decision on what is known now.
+    fn decide(&self, now: Now, id: &RequestId, entry: &Entry) -> Result<(DecisionRecord, Option<PathId>), RouteProblem> {
+        let demand = Demand {
+            kv_bytes: entry.request.kv_bytes,
+            model: entry.request.model.as_ref(),
+            exclude: &entry.request.exclude,
+        };
+        let mut candidates = match entry.request.source.as_ref().filter(|source| **source != self.own.node) {
+            None => self.view.candidates(now, demand),
+            Some(source) => self
+                .view
+                .candidates_of(now, source, demand)
+                .ok_or_else(|| RouteProblem::UnknownSource { found: source.clone() })?,
+        };
+        for candidate in &mut candidates {
+            if let Some(bar) = entry.bars.iter().find(|bar| bar.meets(candidate)) {
+                candidate.barred = Some(bar.verdict);
+            }
+        }
+        let decision = decide(self.settings.profile, &self.settings.thresholds, &entry.workload, &candidates);
+        let chosen = decision.choice.chosen.and_then(|at| candidates.get(at)).and_then(|c| c.target.path.clone());
+        let head = Head {
+            id: DecisionId { node: self.own.node.clone(), generation: self.generation, input: self.turn },
+            ts_ms: now.wall_ms,
+            request_id: Some(id.clone()),
+            attempt: entry.attempt,
+            parent: entry.last.clone(),
+            traceparent: entry.traceparent.clone(),
+            config_hash: self.settings.config_hash.clone(),
+            mover: self.settings.mover,
+        };
+        let mut record = DecisionRecord::new(head, self.settings.profile, &entry.workload, &candidates, &decision);
+        if !entry.bars.is_empty() {
+            for (candidate, line) in candidates.iter().zip(&mut record.candidates) {
+                if let Some(bar) = entry.bars.iter().find(|bar| bar.meets(candidate)) {
+                    line.skipped_reason = Some(bar.why.clone());
+                }
+            }
+        }
+        Ok((record, chosen))
+    }
+
+    /// Decides, and asks the chosen host for a lease; closes the request if there is none.
+    fn decide_and_ask(&mut self, now: Now, id: RequestId, entry: Entry, waiters: Vec<Waiter>, out: &mut Vec<Output>) {
+        // A source other than this node never comes here, so a decision is always possible.
+        let Ok((record, chosen)) = self.decide(now, &id, &entry) else { return };
+        match chosen {
+            Some(path) if entry.rounds < self.settings.lease_rounds => {
+                self.ask(now, id, entry, path, Box::new(record), waiters, out);
+            }
+            Some(_) | None => self.settle(now, id, entry, record, waiters, out),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn ask(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        mut entry: Entry,
+        path: PathId,
+        draft: Box<DecisionRecord>,
+        waiters: Vec<Waiter>,
+        out: &mut Vec<Output>,
+    ) {
+        self.routes.next_ask += 1;
+        let ask = self.routes.next_ask;
+        let node = path.destination;
+        let timeout_ms = self.settings.lease_timeout_ms;
+        out.push(Output::Ask {
+            node: node.clone(),
+            ask: LeaseAsk {
+                holder: self.own.node.clone(),
+                holder_generation: self.generation,
+                ask,
+                request_id: id.clone(),
+                kv_bytes: entry.request.kv_bytes,
+                ttl_ms: self.settings.lease_ttl_ms,
+                model: entry.request.model.clone().or_else(|| self.own.model.clone()),
+            },
+            timeout_ms,
+        });
+        self.view.asked(&node);
+        entry.rounds += 1;
+        entry.stage = Stage::Asking { ask, node, draft, waiters };
+        self.routes.requests.put(&id, entry, now.mono.plus_ms(timeout_ms));
+    }
+
+    /// A decision without a lease: the outcome says so, and the request is closed.
+    fn settle(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        mut entry: Entry,
+        mut record: DecisionRecord,
+        waiters: Vec<Waiter>,
+        out: &mut Vec<Output>,
+    ) {
+        record.withdraw_choice();
+        let record = Arc::new(record);
+        out.push(Output::Decided(record.clone()));
+        entry.last = Some(record.id.clone());
+        entry.answer.get_or_insert_with(|| record.clone());
+        let transfer = waiters.iter().any(|waiter| matches!(waiter, Waiter::Transfer(_)));
+        for waiter in waiters {
+            out.push(match waiter {
+                Waiter::Route(key) => Output::Answer { key, result: Ok(record.clone()) },
+                Waiter::Transfer(key) => Output::Plan {
+                    key,
+                    result: Err(TransferProblem::Exhausted(format!("no other path is admissible: see {}", record.id))),
+                },
+            });
+        }
+        self.close(now, &id, entry, if transfer { Ended::Failed } else { Ended::Refused });
+    }
+
+    pub(super) fn lease_answered(&mut self, now: Now, ask: u64, reply: LeaseReply, out: &mut Vec<Output>) {
+        let known = self.routes.requests.of_ask(ask).and_then(|id| self.routes.requests.take(&id).map(|entry| (id, entry)));
+        let Some((id, mut entry)) = known else {
+            // Asked, and given up meanwhile.
+            if let LeaseReply::Granted { lease, .. } = reply {
+                out.push(Output::GiveBack(lease.id));
+            }
+            return;
+        };
+        let Stage::Asking { node, draft, waiters, .. } = std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Refused))
+        else {
+            return;
+        };
+        self.view.answered(&node);
+        match reply {
+            LeaseReply::Granted { lease, quote } => {
+                self.view.quoted(now, &node, quote);
+                self.granted(now, id, entry, lease, *draft, waiters, out);
+            }
+            LeaseReply::Refused { refusal, quote } => {
+                if let Some(quote) = quote {
+                    self.view.quoted(now, &node, quote);
+                }
+                entry.bars.push(Bar::refused(node, refusal, quote.as_ref()));
+                self.decide_and_ask(now, id, entry, waiters, out);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn granted(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        mut entry: Entry,
+        lease: Lease,
+        mut record: DecisionRecord,
+        waiters: Vec<Waiter>,
+        out: &mut Vec<Output>,
+    ) {
+        let chosen = record.chosen.as_ref().and_then(|chosen| chosen.path.as_ref());
+        let Some(path) = chosen.and_then(|path| self.view.spec(path)).cloned() else {
+            // The host left the mesh between its grant and its answer.
+            out.push(Output::GiveBack(lease.id));
+            self.decide_and_ask(now, id, entry, waiters, out);
+            return;
+        };
+        record.lease = Some(lease.clone());
+        let record = Arc::new(record);
+        out.push(Output::Decided(record.clone()));
+        entry.last = Some(record.id.clone());
+        entry.answer.get_or_insert_with(|| record.clone());
+        entry.leases.push(lease.id.clone());
+        let mut transfer = None;
+        for waiter in waiters {
+            match waiter {
+                Waiter::Route(key) => out.push(Output::Answer { key, result: Ok(record.clone()) }),
+                Waiter::Transfer(key) => transfer = Some(key),
+            }
+        }
+        let until = now.mono.plus_ms(lease.ttl_ms);
+        entry.stage = Stage::Leased { lease, path };
+        match transfer {
+            Some(key) => self.start(now, key, id, entry, out),
+            None => self.routes.requests.put(&id, entry, until),
+        }
+    }
+
+    pub(super) fn transfer_start(&mut self, now: Now, key: u64, lease: &LeaseId, bytes: u64, out: &mut Vec<Output>) {
+        let checked = self.check_start(lease, bytes);
+        let taken = checked.and_then(|id| {
+            let entry = self.routes.requests.take(&id).ok_or_else(|| TransferProblem::Unknown(lease.clone()))?;
+            Ok((id, entry))
+        });
+        match taken {
+            Ok((id, mut entry)) => {
+                let budget_ms = entry.request.transfer_budget_ms.unwrap_or(self.settings.transfer_budget_ms);
+                entry.budget_until = Some(now.mono.plus_ms(budget_ms));
+                self.start(now, key, id, entry, out);
+            }
+            Err(problem) => out.push(Output::Plan { key, result: Err(problem) }),
+        }
+    }
+
+    fn check_start(&self, lease: &LeaseId, bytes: u64) -> Result<RequestId, TransferProblem> {
+        let unknown = || TransferProblem::Unknown(lease.clone());
+        let ended = |state: &str| TransferProblem::Ended { lease: lease.clone(), state: state.to_owned() };
+        let id = self.routes.requests.of_lease(lease).ok_or_else(unknown)?;
+        let entry = self.routes.requests.get(&id).ok_or_else(unknown)?;
+        match &entry.stage {
+            _ if self.settings.mover == Mover::Engine => Err(ended("belongs to the engine, which moves its bytes itself")),
+            Stage::Leased { lease: held, .. } if held.id == *lease => {
+                let limit = held.kv_bytes;
+                match (1..=limit).contains(&bytes) {
+                    true => Ok(id),
+                    false => Err(TransferProblem::Size { lease: lease.clone(), found: bytes, limit }),
+                }
+            }
+            Stage::Moving { lease: held, .. } if held.id == *lease => Err(ended("is being used by a transfer")),
+            Stage::Closed(ended_as) if entry.leases.last() == Some(lease) => Err(ended(ended_as.words())),
+            Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {
+                Err(ended("was used: its transfer failed and went on with another lease"))
+            }
+        }
+    }
+
+    /// Starts an attempt with the lease that the entry holds.
+    fn start(&mut self, now: Now, key: u64, id: RequestId, mut entry: Entry, out: &mut Vec<Output>) {
+        let (Stage::Leased { lease, path }, Some(until), Some(decision)) =
+            (&entry.stage, entry.budget_until, entry.last.clone())
+        else {
+            return;
+        };
+        let left_ms = until.ms_since(now.mono).max(1);
+        // An attempt that is not the last leaves half of the budget to those after it.
+        let last = entry.attempt >= self.settings.transfer_attempts;
+        let deadline_ms = if last { left_ms } else { left_ms.div_ceil(2) };
+        let (lease, path) = (lease.clone(), path.clone());
+        out.push(Output::Plan {
+            key,
+            result: Ok(Plan { request_id: id.clone(), decision, lease: lease.clone(), path: path.clone(), deadline_ms }),
+        });
+        entry.stage = Stage::Moving { lease, path, stopping: false };
+        self.routes.requests.put(&id, entry, until.plus_ms(REPORT_GRACE_MS));
+    }
+
+    pub(super) fn transfer_failed(&mut self, now: Now, key: u64, lease: &LeaseId, detail: &Arc<str>, out: &mut Vec<Output>) {
+        let Some((id, mut entry, path)) = self.take_moving(lease) else {
+            out.push(Output::Plan { key, result: Err(TransferProblem::Unknown(lease.clone())) });
+            return;
+        };
+        out.push(Output::GiveBack(lease.clone()));
+        entry.bars.push(Bar::failed(path, entry.attempt, detail));
+        let spent = entry.budget_until.is_none_or(|until| until <= now.mono);
+        if entry.attempt >= self.settings.transfer_attempts || spent {
+            let why = if spent { "the transfer budget is spent" } else { "no attempt is left" };
+            let problem = TransferProblem::Exhausted(format!("{why} after attempt {}: {detail}", entry.attempt));
+            out.push(Output::Plan { key, result: Err(problem) });
+            self.close(now, &id, entry, Ended::Failed);
+            return;
+        }
+        entry.attempt += 1;
+        entry.rounds = 0;
+        self.decide_and_ask(now, id, entry, vec![Waiter::Transfer(key)], out);
+    }
+
+    pub(super) fn transfer_ended(&mut self, now: Now, lease: &LeaseId, delivered: bool, out: &mut Vec<Output>) {
+        if let Some((id, entry, _)) = self.take_moving(lease) {
+            if !delivered {
+                out.push(Output::GiveBack(lease.clone()));
+            }
+            self.close(now, &id, entry, if delivered { Ended::Delivered } else { Ended::Cancelled });
+        }
+    }
+
+    fn take_moving(&mut self, lease: &LeaseId) -> Option<(RequestId, Entry, PathId)> {
+        let id = self.routes.requests.of_lease(lease)?;
+        match &self.routes.requests.get(&id)?.stage {
+            Stage::Moving { lease: held, path, .. } if held.id == *lease => {
+                let path = path.id.clone();
+                let entry = self.routes.requests.take(&id)?;
+                Some((id, entry, path))
+            }
+            Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => None,
+        }
+    }
+
+    pub(super) fn release(&mut self, now: Now, lease: &LeaseId, out: &mut Vec<Output>) -> bool {
+        match self.routes.requests.of_lease(lease) {
+            Some(id) if self.routes.requests.get(&id).is_some_and(|entry| entry.leases.last() == Some(lease)) => {
+                self.end(now, &id, Ended::Released, out)
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    pub(super) fn cancel(&mut self, now: Now, id: &RequestId, out: &mut Vec<Output>) -> bool {
+        self.end(now, id, Ended::Cancelled, out)
+    }
+
+    /// Ends a request at its caller's word; true if there was anything to end.
+    fn end(&mut self, now: Now, id: &RequestId, how: Ended, out: &mut Vec<Output>) -> bool {
+        let Some(entry) = self.routes.requests.get(id) else { return false };
+        match &entry.stage {
+            Stage::Moving { stopping: true, .. } => false,
+            Stage::Moving { lease, .. } => {
+                out.push(Output::Stop { lease: lease.id.clone(), cancelled: true });
+                self.routes.requests.amend(id, |entry| {
+                    if let Stage::Moving { stopping, .. } = &mut entry.stage {
+                        *stopping = true;
+                    }
+                });
+                true
+            }
+            // What was delivered belongs to the decode engine; its holder may still end it.
+            Stage::Closed(Ended::Delivered) if how == Ended::Released => self.drop_lease(now, id, how, out),
+            Stage::Closed(_) => false,
+            Stage::Asking { .. } | Stage::Leased { .. } => self.drop_lease(now, id, how, out),
+        }
+    }
+
+    fn drop_lease(&mut self, now: Now, id: &RequestId, how: Ended, out: &mut Vec<Output>) -> bool {
+        let Some(mut entry) = self.routes.requests.take(id) else { return false };
+        match std::mem::replace(&mut entry.stage, Stage::Closed(how)) {
+            Stage::Asking { node, waiters, .. } => {
+                self.view.answered(&node);
+                for waiter in waiters {
+                    out.push(match waiter {
+                        Waiter::Route(key) => Output::Answer { key, result: Err(RouteProblem::Cancelled(id.clone())) },
+                        Waiter::Transfer(key) => Output::Plan {
+                            key,
+                            result: Err(TransferProblem::Exhausted("the request was cancelled".to_owned())),
+                        },
+                    });
+                }
+            }
+            Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {
+                out.extend(entry.leases.last().cloned().map(Output::GiveBack));
+            }
+        }
+        self.close(now, id, entry, how);
+        true
+    }
+
+    pub(super) fn renewed(&mut self, now: Now, lease: &LeaseId, ttl_ms: u64) {
+        let Some(id) = self.routes.requests.of_lease(lease) else { return };
+        let waits = |entry: &Entry| matches!(&entry.stage, Stage::Leased { lease: held, .. } if held.id == *lease);
+        if self.routes.requests.get(&id).is_some_and(waits)
+            && let Some(entry) = self.routes.requests.take(&id)
+        {
+            self.routes.requests.put(&id, entry, now.mono.plus_ms(ttl_ms));
+        }
+    }
+
+    /// Acts on every deadline that has passed.
+    pub(super) fn fire(&mut self, now: Now, out: &mut Vec<Output>) {
+        while let Some(id) = self.routes.requests.due(now.mono) {
+            let Some(mut entry) = self.routes.requests.take(&id) else { return };
+            match std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Expired)) {
+                Stage::Asking { node, waiters, .. } => {
+                    self.view.answered(&node);
+                    entry.bars.push(Bar::refused(node, LeaseRefusal::Unreachable, None));
+                    self.decide_and_ask(now, id, entry, waiters, out);
+                }
+                Stage::Leased { .. } => self.close(now, &id, entry, Ended::Expired),
+                Stage::Moving { lease, .. } => {
+                    out.push(Output::Stop { lease: lease.id.clone(), cancelled: false });
+                    out.push(Output::GiveBack(lease.id));
+                    self.close(now, &id, entry, Ended::Failed);
+                }
+                Stage::Closed(how) => self.close(now, &id, entry, how),
+            }
+        }
+        self.routes.requests.make_room(now.mono, usize::MAX);
+    }
+
+    /// A decode host is gone: its leases are void, its transfers fail, its asks stay unanswered.
+    pub(super) fn void_leases(&mut self, now: Now, node: &NodeName, generation: Generation, out: &mut Vec<Output>) {
+        let granted_by = |lease: &Lease| lease.id.node == *node && lease.id.generation <= generation;
+        let mut unanswered = Vec::new();
+        let mut void = Vec::new();
+        for (id, entry, _) in self.routes.requests.open() {
+            match &entry.stage {
+                Stage::Asking { ask, node: asked, .. } if asked == node => unanswered.push(*ask),
+                Stage::Leased { lease, .. } if granted_by(lease) => void.push(id.clone()),
+                Stage::Moving { lease, .. } if granted_by(lease) => {
+                    out.push(Output::Stop { lease: lease.id.clone(), cancelled: false });
+                }
+                Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {}
+            }
+        }
+        for id in void {
+            if let Some(entry) = self.routes.requests.take(&id) {
+                self.close(now, &id, entry, Ended::PeerGone);
+            }
+        }
+        for ask in unanswered {
+            let reply = LeaseReply::Refused { refusal: LeaseRefusal::Unreachable, quote: None };
+            self.lease_answered(now, ask, reply, out);
+        }
+    }
+
+    fn close(&mut self, now: Now, id: &RequestId, mut entry: Entry, how: Ended) {
+        entry.stage = Stage::Closed(how);
+        entry.bars = Vec::new();
+        self.routes.requests.put(id, entry, now.mono.plus_ms(self.settings.request_ttl_ms));
+    }
+}
+
+impl Bar {
+    fn refused(node: NodeName, refusal: LeaseRefusal, quote: Option<&crate::model::Quote>) -> Self {
+        let (observed, limit) = match (refusal, quote) {
+            (LeaseRefusal::Sessions, Some(quote)) => {
+                (Some(f64::from(quote.active_sessions)), Some(f64::from(quote.max_sessions)))
+            }
+            (LeaseRefusal::KvBytes, Some(quote)) => (Some(quote.kv_bytes_free as f64), None),
+            _ => (None, None),
+        };
+        let why = match refusal {
+            LeaseRefusal::Unreachable => format!("{node} did not answer the lease ask in time"),
+            refusal => format!("{node} refused the lease: {refusal}"),
+        };
+        let verdict = Verdict { code: Reason::RejectedLeaseRefused, observed, limit };
+        Self { node, path: None, verdict, why: why.into() }
+    }
+
+    fn failed(path: PathId, attempt: u32, detail: &str) -> Self {
+        let why = format!("attempt {attempt} of this request failed here: {detail}");
+        let verdict = Verdict { code: Reason::RejectedPoolState, observed: None, limit: None };
+        Self { node: path.destination.clone(), path: Some(path), verdict, why: why.into() }
+    }
+
+    fn meets(&self, candidate: &Candidate) -> bool {
+        match &self.path {
+            Some(path) => candidate.target.path.as_ref() == Some(path),
+            None => candidate.target.node.as_ref() == Some(&self.node),
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The view: one merged table of what is known of every path and every decode host, which is the
+//! value that a decision reads.
+//!
+//! Own evidence comes first, another observer's fills in where own is missing. A host's headroom is
+//! its newest word, by the host's own count, whether it came by gossip or with a lease's quote,
+//! plus this node's own asks that it has not answered yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::decide::{Candidate, Target, Verdict};
+use crate::core::Now;
+use crate::health::PathReport;
+use crate::model::{
+    Capacity, Evidence, Generation, LoadRecord, ModelName, NodeName, NodeRecord, ObservedPath, PathHealth, PathId,
+    PathSpec, PathsRecord, Quote, RailRecord, Reason, Role, paths_between,
+};
+
+/// What this node is to its peers; fixed for one life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Own {
+    /// This node.
+    pub node: NodeName,
+    /// Its rails, in order of preference.
+    pub rails: Vec<RailRecord>,
+    /// The model that it serves.
+    pub model: Option<ModelName>,
+    /// Nodes of unequal tags never pair.
+    pub compat: Option<ModelName>,
+}
+
+/// What one request demands of a host, whatever its path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand<'a> {
+    pub(super) kv_bytes: u64,
+    pub(super) model: Option<&'a ModelName>,
+    pub(super) exclude: &'a [NodeName],
+}
+
+/// The merged table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    own: Own,
+    max_paths: usize,
+    peers: BTreeMap<NodeName, Peer>,
+    rows: Vec<Row>,
+    index: BTreeMap<PathId, usize>,
+    observed: BTreeMap<(NodeName, u16), Vec<ObservedPath>>,
+    refused_paths: u64,
+}
+
+/// A peer, as it describes itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Peer {
+    generation: Generation,
+    record: NodeRecord,
+    load: Option<Load>,
+    /// Asks of this node that the peer has not answered.
+    unanswered: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Load {
+    record: LoadRecord,
+    heard: Now,
+}
+
+/// One path from this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Row {
+    spec: PathSpec,
+    target: Arc<Target>,
+    health: PathHealth,
+    evidence: Evidence,
+    heard: Option<Now>,
+}
+
+/// A path as the API shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewedPath {
+    /// The path.
+    pub spec: PathSpec,
+    /// Where it leads.
+    pub target: Arc<Target>,
+    /// What is known of it.
+    pub health: PathHealth,
+    /// Whose samples they are.
+    pub evidence: Evidence,
+    /// How old the newest word is, in milliseconds.
+    pub age_ms: Option<u64>,
+}
+
+impl View {
+    /// An empty view of a node; of more than `max_paths` paths the later ones are left out.
+    #[must_use]
+    pub fn new(own: Own, max_paths: usize) -> Self {
+        Self {
+            own,
+            max_paths,
+            peers: BTreeMap::new(),
+            rows: Vec::new(),
+            index: BTreeMap::new(),
+            observed: BTreeMap::new(),
+            refused_paths: 0,
+        }
+    }
+
+    /// A peer lives and describes itself.
+    pub fn peer(&mut self, generation: Generation, record: &NodeRecord) {
+        if record.node == self.own.node {
+            return;
+        }
+        if let Some(peer) = self.peers.get_mut(&record.node) {
+            if generation < peer.generation {
+                return;
+            }
+            if generation > peer.generation {
+                // Nothing that an earlier life said is believed of this one.
+                peer.load = None;
+                peer.unanswered = 0;
+                self.drop_rows(&record.node);
+            }
+        }
+        let known = self.peers.remove(&record.node);
+        let (load, unanswered) = known.map_or((None, 0), |peer| (peer.load, peer.unanswered));
+        self.peers.insert(record.node.clone(), Peer { generation, record: record.clone(), load, unanswered });
+        self.pair(record);
+    }
+
+    /// A peer is gone, unless it lives again meanwhile. True if it was known.
+    pub fn peer_gone(&mut self, node: &NodeName, generation: Generation) -> bool {
+        if self.peers.get(node).is_none_or(|peer| peer.generation > generation) {
+            return false;
+        }
+        self.peers.remove(node);
+        self.drop_rows(node);
+        self.observed.retain(|(observer, _), _| observer != node);
+        self.fill_from_observers();
+        true
+    }
+
+    /// A host's headroom, by gossip.
+    pub fn load(&mut self, now: Now, node: &NodeName, generation: Generation, record: LoadRecord) {
+        if let Some(peer) = self.peers.get_mut(node)
+            && peer.generation == generation
+            && peer.load.as_ref().is_none_or(|known| known.record.revision < record.revision)
+        {
+            peer.load = Some(Load { record, heard: now });
+        }
+    }
+
+    /// A host's headroom, with the answer to an ask.
+    pub fn quoted(&mut self, now: Now, node: &NodeName, quote: Quote) {
+        if let Some(load) = self.peers.get_mut(node).and_then(|peer| peer.load.as_mut())
+            && load.record.revision <= quote.revision
+        {
+            load.heard = now;
+            load.record = LoadRecord {
+                revision: quote.revision,
+                active_sessions: quote.active_sessions,
+                max_sessions: quote.max_sessions,
+                kv_bytes_free: quote.kv_bytes_free,
+                inbound_bytes: quote.inbound_bytes,
+                token_time_ms: quote.token_time_ms,
+                ..load.record.clone()
+            };
+        }
+    }
+
+    /// This node asked a host; `answered` takes it back.
+    pub(super) fn asked(&mut self, node: &NodeName) {
+        if let Some(peer) = self.peers.get_mut(node) {
+            peer.unanswered = peer.unanswered.saturating_add(1);
+        }
+    }
+
+    pub(super) fn answered(&mut self, node: &NodeName) {
+        if let Some(peer) = self.peers.get_mut(node) {
+            peer.unanswered = peer.unanswered.saturating_sub(1);
+        }
+    }
+
+    /// This node's own health report of one of its paths.
+    pub fn report(&mut self, now: Now, report: &PathReport) {
+        if let Some(row) = self.index.get(&report.path).and_then(|&at| self.rows.get_mut(at)) {
+            row.health = report.health;
+            row.evidence = Evidence::Own;
+            row.heard = Some(now);
+        }
+    }
+
+    /// An observer's paths that are not healthy.
+    pub fn observed(&mut self, observer: &NodeName, record: &PathsRecord) {
+        let key = (observer.clone(), record.chunk);
+        if record.paths.is_empty() {
+            self.observed.remove(&key);
+        } else {
+            self.observed.insert(key, record.paths.clone());
+        }
+        self.fill_from_observers();
+    }
+
+    /// The generation of a peer that is alive.
+    #[must_use]
+    pub fn generation(&self, node: &NodeName) -> Option<Generation> {
+        self.peers.get(node).map(|peer| peer.generation)
+    }
+
+    /// The rails and addresses of one of this node's paths.
+    #[must_use]
+    pub fn spec(&self, path: &PathId) -> Option<&PathSpec> {
+        self.index.get(path).and_then(|&at| self.rows.get(at)).map(|row| &row.spec)
+    }
+
+    /// Paths that were left out because the table was full.
+    #[must_use]
+    pub fn refused_paths(&self) -> u64 {
+        self.refused_paths
+    }
+
+    /// Every path from this node, in order of first appearance.
+    pub fn paths(&self, now: Now) -> impl Iterator<Item = ViewedPath> {
+        self.rows.iter().map(move |row| ViewedPath {
+            spec: row.spec.clone(),
+            target: row.target.clone(),
+            health: row.health,
+            evidence: row.evidence,
+            age_ms: row.heard.map(|heard| now.mono.ms_since(heard.mono)),
+        })
+    }
+
+    /// Every host's newest headroom, with its age in milliseconds.
+    pub fn loads(&self, now: Now) -> impl Iterator<Item = (&NodeName, &LoadRecord, u64)> {
+        self.peers.iter().filter_map(move |(node, peer)| {
+            peer.load.as_ref().map(|load| (node, &load.record, now.mono.ms_since(load.heard.mono)))
+        })
+    }
+
+    /// The candidates of one request from this node, in order of first appearance.
+    pub(super) fn candidates(&self, now: Now, demand: Demand<'_>) -> Vec<Candidate> {
+        self.rows
+            .iter()
+            .filter_map(|row| {
+                let peer = self.peers.get(&row.spec.id.destination)?;
+                Some(self.candidate(now, demand, peer, &row.target, row.health, row.evidence, row.heard))
+            })
+            .collect()
+    }
+
+    /// The candidates of another source, from what this node knows: observers' words, and health
+    /// taken for granted where nobody complains. None if the source is not known.
+    pub(super) fn candidates_of(&self, now: Now, source: &NodeName, demand: Demand<'_>) -> Option<Vec<Candidate>> {
+        let rails = &self.peers.get(source)?.record.rails;
+        let mut found = Vec::new();
+        for peer in self.peers.values().filter(|peer| peer.record.has_role(Role::Decode)) {
+            for spec in paths_between(source, rails, &peer.record).into_iter().take(self.max_paths - found.len()) {
+                let (health, evidence) = match self.observation(&spec.id) {
+                    Some(health) => (health, Evidence::Observed),
+                    None => (PathHealth::UNKNOWN, Evidence::None),
+                };
+                let Some(target) = target(&spec, &peer.record) else { continue };
+                found.push(self.candidate(now, demand, peer, &target, health, evidence, None));
+            }
+        }
+        Some(found)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn candidate(
+        &self,
+        now: Now,
+        demand: Demand<'_>,
+        peer: &Peer,
+        target: &Arc<Target>,
+        health: PathHealth,
+        evidence: Evidence,
+        heard: Option<Now>,
+    ) -> Candidate {
+        let age = |heard: Now| now.mono.ms_since(heard.mono);
+        Candidate {
+            target: target.clone(),
+            health,
+            health_age_ms: heard.map(age),
+            evidence,
+            capacity: peer.capacity(),
+            capacity_age_ms: peer.load.as_ref().map(|load| age(load.heard)),
+            barred: peer.bar(&self.own, demand),
+        }
+    }
+
+    /// Adds the paths to a decode host, and forgets those that its new record no longer has.
+    fn pair(&mut self, record: &NodeRecord) {
+        let specs = match record.has_role(Role::Decode) {
+            true => paths_between(&self.own.node, &self.own.rails, record),
+            false => Vec::new(),
+        };
+        let keep = |row: &Row| row.spec.id.destination != record.node || specs.iter().any(|s| s.id == row.spec.id);
+        if !self.rows.iter().all(keep) {
+            self.rows.retain(keep);
+            self.reindex();
+        }
+        for spec in specs {
+            let Some(target) = target(&spec, record) else { continue };
+            if let Some(row) = self.index.get(&spec.id).and_then(|&at| self.rows.get_mut(at)) {
+                row.spec = spec;
+                row.target = target;
+            } else if self.rows.len() < self.max_paths {
+                self.index.insert(spec.id.clone(), self.rows.len());
+                self.rows.push(Row { spec, target, health: PathHealth::UNKNOWN, evidence: Evidence::None, heard: None });
+            } else {
+                self.refused_paths += 1;
+            }
+        }
+        self.fill_from_observers();
+    }
+
+    fn drop_rows(&mut self, node: &NodeName) {
+        self.rows.retain(|row| row.spec.id.destination != *node);
+        self.reindex();
+    }
+
+    fn reindex(&mut self) {
+        self.index = self.rows.iter().enumerate().map(|(at, row)| (row.spec.id.clone(), at)).collect();
+    }
+
+    /// Others' words count where this node has none of its own.
+    fn fill_from_observers(&mut self) {
+        let mut rows = std::mem::take(&mut self.rows);
+        for row in rows.iter_mut().filter(|row| row.evidence != Evidence::Own) {
+            match self.observation(&row.spec.id) {
+                Some(health) => (row.health, row.evidence) = (health, Evidence::Observed),
+                None => (row.health, row.evidence) = (PathHealth::UNKNOWN, Evidence::None),
+            }
+        }
+        self.rows = rows;
+    }
+
+    /// The worst that any observer says of a path.
+    fn observation(&self, path: &PathId) -> Option<PathHealth> {
+        self.observed
+            .values()
+            .flatten()
+            .filter(|observed| observed.path == *path)
+            .map(|observed| observed.health)
+            .max_by(|a, b| a.gfs.total_cmp(&b.gfs))
+    }
+}
+
+impl Peer {
+    fn capacity(&self) -> Capacity {
+        match &self.load {
+            Some(Load { record, .. }) => Capacity {
+                active_sessions: record.active_sessions.saturating_add(self.unanswered),
+                max_capacity: record.max_sessions.max(1),
+                soft_fraction: record.soft_fraction,
+            },
+            None => Capacity { active_sessions: self.unanswered, max_capacity: 1, soft_fraction: 1.0 },
+        }
+    }
+
+    /// Why this host cannot serve a request whatever its path's health.
+    fn bar(&self, own: &Own, demand: Demand<'_>) -> Option<Verdict> {
+        let plain = |code| Some(Verdict { code, observed: None, limit: None });
+        let record = &self.record;
+        if demand.exclude.contains(&record.node) {
+            return plain(Reason::RejectedOverride);
+        }
+        let wanted = demand.model.or(own.model.as_ref());
+        if record.compat != own.compat || (wanted.is_some() && record.model.is_some() && record.model.as_ref() != wanted) {
+            return plain(Reason::RejectedIncompatible);
+        }
+        let Some(Load { record: load, .. }) = &self.load else {
+            return plain(Reason::RejectedUnproven);
+        };
+        if load.draining {
+            return plain(Reason::RejectedDraining);
+        }
+        if load.kv_bytes_free < demand.kv_bytes {
+            let (observed, limit) = (Some(load.kv_bytes_free as f64), Some(demand.kv_bytes as f64));
+            return Some(Verdict { code: Reason::RejectedCapacity, observed, limit });
+        }
+        None
+    }
+}
+
+/// Where a path leads, if its host decodes for a pool at all.
+fn target(spec: &PathSpec, record: &NodeRecord) -> Option<Arc<Target>> {
+    Some(Arc::new(Target {
+        pool: record.pool.clone()?,
+        node: Some(record.node.clone()),
+        path: Some(spec.id.clone()),
+        risk_group: record.risk_group.clone(),
+    }))
+}
