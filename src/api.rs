@@ -9,7 +9,7 @@ use crate::model::{Extent, Lease, LeaseId, ModelName, NodeName, PathId, RailName
 
 pub use status::{LeaseLine, MemberLine, PathLine, Status};
 
-/// `POST /v1/route`.
+/// `POST /v1/route`. It goes onto a tape as it is, so every field is always written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteRequest {
@@ -18,19 +18,19 @@ pub struct RouteRequest {
     /// How many KV bytes will move; at least 1.
     pub kv_bytes: u64,
     /// The caller's name of the request; the same again gets the same answer. Made up if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub request_id: Option<RequestId>,
     /// Only hosts of this model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub model: Option<ModelName>,
     /// Decide for another source, from what this node knows; only as a dry run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub source: Option<NodeName>,
     /// Decode hosts not to be used.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub exclude: Vec<NodeName>,
     /// How long the transfer may take, all attempts together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub transfer_budget_ms: Option<u64>,
     /// Decide only; ask for no lease.
     #[serde(default)]

@@ -14,7 +14,9 @@ pub use ids::{
     BackendKind, DecisionId, Generation, InvalidName, LeaseId, ModelName, NodeName, PathId, PoolName, RailName,
     RequestId, RiskGroup, WorkloadName,
 };
-pub use lease::{Extent, Lease, LeaseAsk, LeaseCall, LeaseCallReply, LeaseRefusal, LeaseReply, PAGE_BYTES, Quote};
+pub use lease::{
+    Extent, Lease, LeaseAsk, LeaseCall, LeaseCallReply, LeaseRefusal, LeaseReply, Mover, PAGE_BYTES, Quote,
+};
 pub use path::{Evidence, PathHealth, PathSpec, PathState, paths_between};
 pub(crate) use reason::coded;
 pub use reason::{Outcome, Reason};

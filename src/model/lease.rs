@@ -8,6 +8,16 @@ use super::{Generation, LeaseId, ModelName, NodeName, RequestId};
 /// Arena memory is handed out in pages of this many bytes.
 pub const PAGE_BYTES: u64 = 64 * 1024;
 
+coded!(
+    /// Who moves the bytes of a lease.
+    Mover {
+        /// Seam, from arena to arena.
+        Seam = "seam",
+        /// The engine; the lease is its admission token.
+        Engine = "engine",
+    }
+);
+
 /// A range of a decode host's arena, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Extent {

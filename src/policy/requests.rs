@@ -159,8 +159,8 @@ impl Requests {
     }
 
     pub(super) fn deadline(&self) -> Option<Mono> {
-        let first = |set: &BTreeSet<(Mono, RequestId)>| set.first().map(|(at, _)| *at);
-        first(&self.open).into_iter().chain(first(&self.closed)).min()
+        // Closed entries are forgotten whenever a new one comes: no turn of their own.
+        self.open.first().map(|(at, _)| *at)
     }
 
     /// The next entry that is overdue and still holds or waits for something.

@@ -10,14 +10,15 @@
 use std::sync::Arc;
 
 use super::decide::{Candidate, Verdict, decide};
-use super::record::{DecisionRecord, Head};
+use super::record::{Context, DecisionRecord};
 use super::requests::{Bar, Ended, Entry, Requests, Stage, Waiter};
 use super::view::Demand;
-use super::{Input, Mover, Output, Plan, Policy, RouteProblem, TransferProblem};
+use super::{Output, Plan, Policy, RouteProblem, TransferProblem};
 use crate::api::RouteRequest;
 use crate::core::{Mono, Now};
 use crate::model::{
-    DecisionId, Generation, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, NodeName, PathId, Reason, RequestId,
+    DecisionId, Generation, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, Mover, NodeName, PathId, Reason,
+    RequestId,
 };
 
 /// The longest transfer budget that a request may ask for, in milliseconds.
@@ -149,7 +150,12 @@ impl Policy {
     }
 
     /// One decision on what is known now.
-    fn decide(&self, now: Now, id: &RequestId, entry: &Entry) -> Result<(DecisionRecord, Option<PathId>), RouteProblem> {
+    fn decide(
+        &self,
+        now: Now,
+        id: &RequestId,
+        entry: &Entry,
+    ) -> Result<(DecisionRecord, Option<PathId>), RouteProblem> {
         let demand = Demand {
             kv_bytes: entry.request.kv_bytes,
             model: entry.request.model.as_ref(),
@@ -165,25 +171,32 @@ impl Policy {
         for candidate in &mut candidates {
             if let Some(bar) = entry.bars.iter().find(|bar| bar.meets(candidate)) {
                 candidate.barred = Some(bar.verdict);
+            } else if entry.rounds >= self.settings.lease_rounds {
+                let (asked, limit) = (f64::from(entry.rounds), f64::from(self.settings.lease_rounds));
+                candidate.barred = Some(Verdict::compared(Reason::RejectedLeaseRefused, asked, limit));
             }
         }
         let decision = decide(self.settings.profile, &self.settings.thresholds, &entry.workload, &candidates);
         let chosen = decision.choice.chosen.and_then(|at| candidates.get(at)).and_then(|c| c.target.path.clone());
-        let head = Head {
+        let context = Context {
             id: DecisionId { node: self.own.node.clone(), generation: self.generation, input: self.turn },
-            ts_ms: now.wall_ms,
+            ts: Some(now.wall_ms),
+            node: Some(self.own.node.clone()),
             request_id: Some(id.clone()),
             attempt: entry.attempt,
             parent: entry.last.clone(),
             traceparent: entry.traceparent.clone(),
-            config_hash: self.settings.config_hash.clone(),
-            mover: self.settings.mover,
+            workload: entry.workload.clone(),
+            profile: self.settings.profile,
+            policy: "seam".into(),
+            config_hash: Some(self.settings.config_hash.clone()),
+            mover: Some(self.settings.mover),
         };
-        let mut record = DecisionRecord::new(head, self.settings.profile, &entry.workload, &candidates, &decision);
-        if !entry.bars.is_empty() {
+        let mut record = DecisionRecord::new(context, &candidates, &decision);
+        for bar in &entry.bars {
             for (candidate, line) in candidates.iter().zip(&mut record.candidates) {
-                if let Some(bar) = entry.bars.iter().find(|bar| bar.meets(candidate)) {
-                    line.skipped_reason = Some(bar.why.clone());
+                if bar.meets(candidate) {
+                    line.detail = Some(bar.why.clone());
                 }
             }
         }
@@ -195,10 +208,8 @@ impl Policy {
         // A source other than this node never comes here, so a decision is always possible.
         let Ok((record, chosen)) = self.decide(now, &id, &entry) else { return };
         match chosen {
-            Some(path) if entry.rounds < self.settings.lease_rounds => {
-                self.ask(now, id, entry, path, Box::new(record), waiters, out);
-            }
-            Some(_) | None => self.settle(now, id, entry, record, waiters, out),
+            Some(path) => self.ask(now, id, entry, path, Box::new(record), waiters, out),
+            None => self.settle(now, id, entry, record, waiters, out),
         }
     }
 
@@ -242,11 +253,10 @@ impl Policy {
         now: Now,
         id: RequestId,
         mut entry: Entry,
-        mut record: DecisionRecord,
+        record: DecisionRecord,
         waiters: Vec<Waiter>,
         out: &mut Vec<Output>,
     ) {
-        record.withdraw_choice();
         let record = Arc::new(record);
         out.push(Output::Decided(record.clone()));
         entry.last = Some(record.id.clone());
@@ -265,7 +275,8 @@ impl Policy {
     }
 
     pub(super) fn lease_answered(&mut self, now: Now, ask: u64, reply: LeaseReply, out: &mut Vec<Output>) {
-        let known = self.routes.requests.of_ask(ask).and_then(|id| self.routes.requests.take(&id).map(|entry| (id, entry)));
+        let known =
+            self.routes.requests.of_ask(ask).and_then(|id| self.routes.requests.take(&id).map(|entry| (id, entry)));
         let Some((id, mut entry)) = known else {
             // Asked, and given up meanwhile.
             if let LeaseReply::Granted { lease, .. } = reply {
@@ -273,7 +284,8 @@ impl Policy {
             }
             return;
         };
-        let Stage::Asking { node, draft, waiters, .. } = std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Refused))
+        let Stage::Asking { node, draft, waiters, .. } =
+            std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Refused))
         else {
             return;
         };
@@ -354,7 +366,9 @@ impl Policy {
         let id = self.routes.requests.of_lease(lease).ok_or_else(unknown)?;
         let entry = self.routes.requests.get(&id).ok_or_else(unknown)?;
         match &entry.stage {
-            _ if self.settings.mover == Mover::Engine => Err(ended("belongs to the engine, which moves its bytes itself")),
+            _ if self.settings.mover == Mover::Engine => {
+                Err(ended("belongs to the engine, which moves its bytes itself"))
+            }
             Stage::Leased { lease: held, .. } if held.id == *lease => {
                 let limit = held.kv_bytes;
                 match (1..=limit).contains(&bytes) {
@@ -384,13 +398,26 @@ impl Policy {
         let (lease, path) = (lease.clone(), path.clone());
         out.push(Output::Plan {
             key,
-            result: Ok(Plan { request_id: id.clone(), decision, lease: lease.clone(), path: path.clone(), deadline_ms }),
+            result: Ok(Plan {
+                request_id: id.clone(),
+                decision,
+                lease: lease.clone(),
+                path: path.clone(),
+                deadline_ms,
+            }),
         });
         entry.stage = Stage::Moving { lease, path, stopping: false };
         self.routes.requests.put(&id, entry, until.plus_ms(REPORT_GRACE_MS));
     }
 
-    pub(super) fn transfer_failed(&mut self, now: Now, key: u64, lease: &LeaseId, detail: &Arc<str>, out: &mut Vec<Output>) {
+    pub(super) fn transfer_failed(
+        &mut self,
+        now: Now,
+        key: u64,
+        lease: &LeaseId,
+        detail: &Arc<str>,
+        out: &mut Vec<Output>,
+    ) {
         let Some((id, mut entry, path)) = self.take_moving(lease) else {
             out.push(Output::Plan { key, result: Err(TransferProblem::Unknown(lease.clone())) });
             return;

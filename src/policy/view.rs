@@ -286,6 +286,7 @@ impl View {
             evidence,
             capacity: peer.capacity(),
             capacity_age_ms: peer.load.as_ref().map(|load| age(load.heard)),
+            predicted_ms: None,
             barred: peer.bar(&self.own, demand),
         }
     }
@@ -308,7 +309,13 @@ impl View {
                 row.target = target;
             } else if self.rows.len() < self.max_paths {
                 self.index.insert(spec.id.clone(), self.rows.len());
-                self.rows.push(Row { spec, target, health: PathHealth::UNKNOWN, evidence: Evidence::None, heard: None });
+                self.rows.push(Row {
+                    spec,
+                    target,
+                    health: PathHealth::UNKNOWN,
+                    evidence: Evidence::None,
+                    heard: None,
+                });
             } else {
                 self.refused_paths += 1;
             }
@@ -368,7 +375,9 @@ impl Peer {
             return plain(Reason::RejectedOverride);
         }
         let wanted = demand.model.or(own.model.as_ref());
-        if record.compat != own.compat || (wanted.is_some() && record.model.is_some() && record.model.as_ref() != wanted) {
+        if record.compat != own.compat
+            || (wanted.is_some() && record.model.is_some() && record.model.as_ref() != wanted)
+        {
             return plain(Reason::RejectedIncompatible);
         }
         let Some(Load { record: load, .. }) = &self.load else {
