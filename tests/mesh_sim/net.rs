@@ -7,20 +7,24 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType};
-use seam::codec::Blob;
+use seam::codec::{self, Blob};
 use seam::core::{Core, Mono, Now};
 use seam::mesh::{
-    Input, MeshCore, MeshEvent, MeshSize, Output, RecordKind, RecordSigner, Refusal, Settings, node_uri,
+    Aged, Envelope, Input, MeshCore, MeshEvent, MeshSize, Output, RecordKind, RecordSigner, Refusal, Settings,
+    SyncPush, node_uri,
 };
-use seam::model::{Generation, LoadRecord, NodeName, NodeRecord, PathsRecord, Role};
+use seam::model::{
+    Generation, LoadRecord, NodeName, NodeRecord, ObservedPath, PathHealth, PathState, PathsRecord, Role,
+};
 
 pub(crate) const CLUSTER: &str = "test";
 pub(crate) const WALL0: u64 = 1_800_000_000_000;
 pub(crate) const SECOND: u64 = 1_000;
 
 /// The authority of a cluster.
+#[derive(Clone)]
 pub(crate) struct Authority {
-    issuer: Issuer<'static, KeyPair>,
+    issuer: Arc<Issuer<'static, KeyPair>>,
     pub(crate) der: Vec<u8>,
 }
 
@@ -30,7 +34,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let der = params.self_signed(&key).unwrap().der().to_vec();
-        Self { issuer: Issuer::new(params, key), der }
+        Self { issuer: Arc::new(Issuer::new(params, key)), der }
     }
 
     pub(crate) fn issue(&self, name: &NodeName) -> (Vec<u8>, Arc<RecordSigner>) {
@@ -65,6 +69,9 @@ enum Delivery {
     Ask { to: usize, from: usize, theirs: u64, bytes: Vec<u8> },
     Seed(usize),
 }
+
+/// An authority, and what it issued.
+pub(crate) type Keys = (Authority, Vec<(Vec<u8>, Arc<RecordSigner>)>);
 
 pub(crate) struct Net {
     pub(crate) authority: Authority,
@@ -135,27 +142,42 @@ impl Net {
         net
     }
 
+    /// The authority and keys of as many nodes, for runs that must be equal.
+    pub(crate) fn keys(&self, count: usize) -> Keys {
+        (self.authority.clone(), (0..count).map(|index| self.authority.issue(&name(index))).collect())
+    }
+
+    pub(crate) fn with_keys(seed: u64, keys: &Keys) -> Self {
+        let mut net = Self { authority: keys.0.clone(), ..Self::new(seed) };
+        for key in &keys.1 {
+            net.add_with(key.clone());
+        }
+        net
+    }
+
     pub(crate) fn add(&mut self, count: usize) {
         for _ in 0..count {
-            let name = name(self.nodes.len());
-            let (certificate, signer) = self.authority.issue(&name);
-            self.nodes.push(Node {
-                name,
-                certificate,
-                signer,
-                core: None,
-                nodes: BTreeMap::new(),
-                loads: BTreeMap::new(),
-                paths: BTreeMap::new(),
-                refused: BTreeMap::new(),
-                gone: Vec::new(),
-                renewals: 0,
-                deaf: false,
-                tape: Vec::new(),
-                outputs: Vec::new(),
-                deadline: None,
-            });
+            self.add_with(self.authority.issue(&name(self.nodes.len())));
         }
+    }
+
+    fn add_with(&mut self, (certificate, signer): (Vec<u8>, Arc<RecordSigner>)) {
+        self.nodes.push(Node {
+            name: name(self.nodes.len()),
+            certificate,
+            signer,
+            core: None,
+            nodes: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            gone: Vec::new(),
+            renewals: 0,
+            deaf: false,
+            tape: Vec::new(),
+            outputs: Vec::new(),
+            deadline: None,
+        });
     }
 
     pub(crate) fn settings(&self, index: usize, generation: Generation) -> Settings {
@@ -219,6 +241,13 @@ impl Net {
             let known: BTreeSet<_> = node.nodes.keys().chain([&node.name]).collect();
             known == all && node.core.as_ref().unwrap().live_count() + 1 == all.len()
         })
+    }
+
+    /// Hands records from one node to another as the end of an exchange.
+    pub(crate) fn push(&mut self, from: usize, to: usize, records: Vec<Envelope>) {
+        let records = records.into_iter().map(|envelope| Aged { age_ms: 0, envelope }).collect();
+        let bytes = Blob(codec::encode(&SyncPush { records }).unwrap());
+        self.give(to, Input::SyncPushed { from: name(from), bytes });
     }
 
     /// Gives a node an input now, and sends what follows on its way.
@@ -391,4 +420,17 @@ impl Node {
         let core = self.core.as_ref().unwrap();
         core.records(now).any(|record| record.envelope.origin == *origin && record.envelope.kind == kind)
     }
+
+    pub(crate) fn record(&self, now: Now, origin: &NodeName, kind: RecordKind) -> Envelope {
+        let core = self.core.as_ref().unwrap();
+        let mut records = core.records(now).map(|record| record.envelope);
+        records.find(|record| record.origin == *origin && record.kind == kind).unwrap().clone()
+    }
+}
+
+/// A chunk of `count` degraded paths out of `source`.
+pub(crate) fn paths(chunk: u16, source: &NodeName, count: usize) -> PathsRecord {
+    let health = PathHealth { state: PathState::DegradedUsable, gfs: 0.3, ..PathHealth::UNKNOWN };
+    let path = |index| format!("{source}>d{index}/r0/quic").parse().unwrap();
+    PathsRecord { chunk, paths: (0..count).map(|index| ObservedPath { path: path(index), health }).collect() }
 }
