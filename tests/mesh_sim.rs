@@ -1,6 +1,8 @@
 //! The mesh core in virtual time: joining, spreading, dying, coming back, and refusing.
 #![cfg(feature = "agent")]
 
+#[path = "mesh_sim/hostile.rs"]
+mod hostile;
 #[path = "mesh_sim/net.rs"]
 mod net;
 
