@@ -1,8 +1,54 @@
-//! The mesh core.
+//! The mesh core: who is alive, and what each says of itself.
+//!
+//! ```text
+//! packets ──▶ membership (foca) ──▶ up, down, rejoined ──┐
+//!    └─ rumours ─┐                                       ├──▶ MeshEvent
+//! exchanges ─────┴──▶ records: newer? proven? in time? ──┘
+//! ```
+//!
+//! Membership spreads in packets of at most [`MAX_PACKET`] bytes. Records spread as rumours in the
+//! same packets, except for `node` records, which are large and rare; exchanges of everything with
+//! one other member at a time repair what rumours missed, and bring in whoever joins. Only its
+//! origin can write a record: it is signed, and the key is the one in the certificate that the
+//! cluster's authority gave to that name. A record holds while its origin takes part in the life
+//! that wrote it, and no longer than it says, by the clock of whoever keeps it.
+//!
+//! The core holds no private key: it asks for signatures ([`Output::Sign`]) and is given them
+//! ([`Input::Signed`]), so a tape of its inputs replays without one.
 
+mod core;
+mod identity;
+mod member;
+mod membership;
+mod records;
+mod refusal;
+mod size;
+mod wire;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+pub use self::core::{MeshCore, RecordView, Snapshot};
+use crate::codec::Blob;
 use crate::model::{Generation, LoadRecord, NodeName, NodeRecord, PathsRecord};
+pub use identity::{NotEd25519, RecordSigner, node_uri};
+pub use member::{Member, MemberState};
+pub use refusal::Refusal;
+pub use size::{MAX_PACKET, MeshSize};
+pub use wire::{
+    Aged, Envelope, MAX_RECORD, MAX_RUMOUR, MAX_SYNC, OriginDigest, RecordKind, SyncAsk, SyncPush, SyncReply,
+};
+
+/// Records of at most this many nodes are kept.
+pub const MAX_ORIGINS: usize = 1024;
+/// At most this many members are known, those that are down included.
+pub const MAX_MEMBERS: usize = 4096;
+/// A node may publish at most this many chunks of paths.
+pub const MAX_CHUNKS: usize = 64;
+/// No life may begin later than this after the present, in milliseconds.
+pub const MAX_AHEAD_MS: u64 = 600_000;
 
 /// What a member of the mesh learns of another: the face of the mesh towards policy and probes.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +69,8 @@ pub enum MeshEvent {
         /// What it says.
         record: LoadRecord,
     },
-    /// A node's view of paths that are not healthy; replaces its earlier one.
+    /// A node's view of paths that are not healthy; replaces its earlier chunk of the same number.
+    /// One without paths voids that chunk.
     Paths {
         /// Whose view.
         observer: NodeName,
@@ -36,5 +83,158 @@ pub enum MeshEvent {
         node: NodeName,
         /// Which life of it.
         generation: Generation,
+    },
+}
+
+/// Who this node is and how fast its mesh beats; fixed for a life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// This node.
+    pub node: NodeName,
+    /// Its cluster; part of every certificate's name and of every signature.
+    pub cluster: String,
+    /// The certificate of the cluster's authority, DER.
+    pub ca_der: Vec<u8>,
+    /// Where others reach this node's mesh endpoint.
+    pub addr: SocketAddr,
+    /// This life; larger than any earlier one.
+    pub generation: Generation,
+    /// How fast the mesh beats.
+    pub size: MeshSize,
+    /// Seeds every random choice.
+    pub seed: u64,
+}
+
+/// What the shell tells the mesh core. Names of peers are those of their certificates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Input {
+    /// A seed answered: it is there, and this is its name.
+    SeedSeen {
+        /// Its name.
+        node: NodeName,
+        /// Where it was reached.
+        addr: SocketAddr,
+    },
+    /// A packet arrived.
+    Packet {
+        /// From whom.
+        from: NodeName,
+        /// What.
+        bytes: Blob,
+    },
+    /// Another member opened an exchange; a [`SyncAsk`].
+    SyncAsked {
+        /// Numbers what others open, by the shell.
+        exchange: u64,
+        /// Who.
+        from: NodeName,
+        /// What.
+        bytes: Blob,
+    },
+    /// The answer to an exchange of this node; a [`SyncReply`].
+    SyncReplied {
+        /// Which.
+        exchange: u64,
+        /// From whom.
+        from: NodeName,
+        /// What.
+        bytes: Blob,
+    },
+    /// The end of an exchange that another opened; a [`SyncPush`].
+    SyncPushed {
+        /// From whom.
+        from: NodeName,
+        /// What.
+        bytes: Blob,
+    },
+    /// An exchange of this node came to nothing.
+    SyncFailed {
+        /// Which.
+        exchange: u64,
+    },
+    /// What this node says of itself from now on.
+    PublishNode(NodeRecord),
+    /// Its headroom from now on.
+    PublishLoad(LoadRecord),
+    /// Its paths that are not healthy from now on, all of them.
+    PublishPaths(Vec<PathsRecord>),
+    /// The signature that was asked for.
+    Signed {
+        /// Of which record.
+        kind: RecordKind,
+        /// Of which version.
+        seq: u64,
+        /// The signature.
+        signature: Blob,
+    },
+    /// This node leaves. What comes after changes nothing.
+    Leave,
+    /// Time has passed.
+    Tick,
+}
+
+/// What the mesh core wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Send a packet, of at most [`MAX_PACKET`] bytes.
+    Packet {
+        /// To whom.
+        to: NodeName,
+        /// Where it listens.
+        addr: SocketAddr,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Open an exchange: send the bytes, bring back the answer or say that it failed.
+    SyncAsk {
+        /// Its number.
+        exchange: u64,
+        /// With whom.
+        to: NodeName,
+        /// Where it listens.
+        addr: SocketAddr,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Answer an exchange that another opened.
+    SyncReply {
+        /// Which.
+        exchange: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// End an exchange of this node.
+    SyncPush {
+        /// Which.
+        exchange: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Sign these bytes with this node's key, and bring back [`Input::Signed`].
+    Sign {
+        /// Which record.
+        kind: RecordKind,
+        /// Which version.
+        seq: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// News of another node.
+    Event(MeshEvent),
+    /// A member appeared, or moved, or is no more.
+    Member {
+        /// Which.
+        member: Member,
+        /// [`MemberState::Alive`] or [`MemberState::Down`].
+        state: MemberState,
+    },
+    /// This node appears anew: others had taken it for down, or held a later life of its name.
+    Renewed(Member),
+    /// Something was not believed.
+    Refused {
+        /// Why.
+        reason: Refusal,
+        /// Who brought it, where somebody did.
+        from: Option<NodeName>,
     },
 }

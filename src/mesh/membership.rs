@@ -1,0 +1,153 @@
+//! Who is alive: foca, with its timers kept here and its effects collected.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use foca::{Foca, Invalidates, Notification, OwnedNotification, Runtime, Timer};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::Member;
+use super::size::Beat;
+use super::wire::{Envelope, RecordKind};
+use crate::codec::{self, CodecError, PacketCodec};
+use crate::core::Mono;
+use crate::model::{Generation, NodeName};
+
+/// At most this many rumours are under way at once.
+const MAX_RUMOURS: usize = 2048;
+
+/// The membership protocol of one node.
+pub(crate) struct Membership {
+    foca: Foca<Member, PacketCodec, ChaCha8Rng, Rumours>,
+    /// foca needs every one of them back; those due at once fire in the order they were made.
+    timers: BTreeMap<(Mono, u64), Timer<Member>>,
+    next_timer: u64,
+}
+
+/// What a call into foca led to.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    pub(crate) sends: Vec<(Member, Vec<u8>)>,
+    pub(crate) notes: Vec<OwnedNotification<Member>>,
+    /// foca found something odd, and went on.
+    pub(crate) failed: bool,
+    timers: Vec<(Timer<Member>, Duration)>,
+}
+
+impl Membership {
+    pub(crate) fn new(identity: Member, beat: &Beat, seed: u64) -> Self {
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        let foca = Foca::with_custom_broadcast(identity, beat.config(), rng, PacketCodec, Rumours);
+        Self { foca, timers: BTreeMap::new(), next_timer: 0 }
+    }
+
+    pub(crate) fn identity(&self) -> &Member {
+        self.foca.identity()
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Mono> {
+        self.timers.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Everyone known, this node excepted, those that are down included.
+    pub(crate) fn known(&self) -> impl ExactSizeIterator<Item = &foca::Member<Member>> {
+        self.foca.iter_membership_state()
+    }
+
+    /// Fires the first timer that is due, if one is.
+    pub(crate) fn fire(&mut self, now: Mono, effects: &mut Effects) -> bool {
+        let Some(first) = self.timers.first_entry().filter(|entry| entry.key().0 <= now) else { return false };
+        let timer = first.remove();
+        self.run(now, effects, |foca, effects| foca.handle_timer(timer, effects));
+        true
+    }
+
+    /// Takes the membership part of a packet.
+    pub(crate) fn packet(&mut self, now: Mono, packet: &[u8], effects: &mut Effects) {
+        self.run(now, effects, |foca, effects| foca.handle_data(packet, effects));
+    }
+
+    /// Takes what another member knows of everyone, and spreads it if asked to.
+    pub(crate) fn learn(&mut self, now: Mono, members: Vec<foca::Member<Member>>, spread: bool, effects: &mut Effects) {
+        self.run(now, effects, |foca, effects| foca.apply_many(members.into_iter(), spread, effects));
+    }
+
+    /// Hands a record to the rumours. It was judged before. With too many under way it is left to
+    /// the exchanges, which says false.
+    pub(crate) fn spread(&mut self, record: &[u8]) -> bool {
+        self.foca.custom_broadcast_backlog() < MAX_RUMOURS && self.foca.add_broadcast(record).unwrap_or(false)
+    }
+
+    /// Appears anew as `identity`.
+    pub(crate) fn become_identity(&mut self, now: Mono, identity: Member, effects: &mut Effects) {
+        self.run(now, effects, |foca, effects| {
+            foca.change_identity(identity, &mut *effects)?;
+            // Lets it notice that it still has company, and take up its timers again.
+            foca.apply_many(std::iter::empty(), false, effects)
+        });
+    }
+
+    pub(crate) fn leave(&mut self, now: Mono, effects: &mut Effects) {
+        self.run(now, effects, |foca, effects| foca.leave_cluster(effects));
+        self.timers.clear();
+    }
+
+    fn run(
+        &mut self,
+        now: Mono,
+        effects: &mut Effects,
+        call: impl FnOnce(&mut Foca<Member, PacketCodec, ChaCha8Rng, Rumours>, &mut Effects) -> Result<(), foca::Error>,
+    ) {
+        effects.failed |= call(&mut self.foca, effects).is_err();
+        for (timer, after) in effects.timers.drain(..) {
+            let due = now.plus_ms(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+            self.timers.insert((due, self.next_timer), timer);
+            self.next_timer += 1;
+        }
+    }
+}
+
+impl Runtime<Member> for Effects {
+    fn notify(&mut self, notification: Notification<'_, Member>) {
+        self.notes.push(notification.to_owned());
+    }
+
+    fn send_to(&mut self, to: Member, data: &[u8]) {
+        self.sends.push((to, data.to_vec()));
+    }
+
+    fn submit_after(&mut self, event: Timer<Member>, after: Duration) {
+        self.timers.push((event, after));
+    }
+}
+
+/// Tells foca which rumour replaces which. Rumours that arrive are taken out of the packet before
+/// foca sees it, judged, and given back one by one, so nothing is decided here.
+struct Rumours;
+
+/// Which record a rumour is.
+struct Rumour {
+    origin: NodeName,
+    kind: RecordKind,
+    version: (Generation, u64),
+}
+
+impl Invalidates for Rumour {
+    fn invalidates(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.origin == other.origin && self.version >= other.version
+    }
+}
+
+impl foca::BroadcastHandler<Member> for Rumours {
+    type Key = Rumour;
+    type Error = CodecError;
+
+    fn receive_item(&mut self, data: &[u8], sender: Option<&Member>) -> Result<Option<Rumour>, CodecError> {
+        if sender.is_some() {
+            return Ok(None);
+        }
+        let Envelope { origin, kind, generation, seq, .. } = codec::decode(data)?;
+        Ok(Some(Rumour { origin, kind, version: (generation, seq) }))
+    }
+}
