@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::core::{HealthCore, PathSnapshot, Snapshot};
 use crate::model::{PathHealth, PathId, PathSpec, PathState};
-pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS};
+pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, judge};
 pub use score::Thresholds;
 pub use track::Track;
 

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::sync::{oneshot, watch};
@@ -28,6 +29,9 @@ pub(crate) trait Effects: Send + 'static {
 
     /// The input that says only that time has passed.
     fn tick() -> <Self::Core as Core>::Input;
+
+    /// How long the core took for the turn whose outputs follow.
+    fn took(&mut self, _: Duration) {}
 
     /// Acts on one output; an answer to a question is returned with the question's key.
     fn perform(&mut self, core: &Self::Core, now: Now, output: <Self::Core as Core>::Output) -> Option<(u64, Self::Answer)>;
@@ -185,7 +189,9 @@ impl<E: Effects> Actor for CoreActor<E> {
 impl<E: Effects> State<E> {
     fn turn(&mut self, now: Now, input: <E::Core as Core>::Input) {
         let mut out = std::mem::take(&mut self.out);
+        let start = std::time::Instant::now();
         self.core.step(now, input, &mut out);
+        self.effects.took(start.elapsed());
         for output in out.drain(..) {
             if let Some((key, answer)) = self.effects.perform(&self.core, now, output)
                 && let Some(sender) = self.asked.remove(&key)

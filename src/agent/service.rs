@@ -1,16 +1,33 @@
 //! What an agent can be asked to do: the use cases behind the HTTP API, one method each.
 
+mod knowledge;
+mod samples;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 
-use crate::api::{
-    Arrival, CapacityReport, Done, LeaseLine, MemberLine, PathLine, RouteRequest, SampleReport, SampleVerdict, Status,
-    TransferReport, TransferRequest,
+use super::ledger::Answer as LedgerAnswer;
+use super::links::Links;
+use super::owner::Full;
+use super::policy::Answer as PolicyAnswer;
+use super::transfer::check_blocks;
+use crate::api::{Arrival, CapacityReport, Done, RouteRequest, TransferReport, TransferRequest};
+use crate::config::{Config, FaultsConfig};
+use crate::ledger::{self, EngineWord};
+use crate::model::{
+    Generation, LeaseCall, LeaseCallReply, LeaseId, NodeName, Outcome, RailName, RequestId, WorkloadName,
 };
-use crate::model::{LeaseId, Outcome, RequestId, WorkloadName};
+use crate::policy::record::DecisionRecord;
+use crate::policy::{self, RouteProblem};
 
-/// Why a use case was not carried out. Nothing changed, unless the variant says otherwise.
+/// How long another agent may take to renew a lease.
+const RENEW_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why a use case was not carried out. Nothing changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
     /// The input is wrong.
@@ -53,83 +70,350 @@ pub struct DecisionFilter {
     pub limit: usize,
 }
 
-/// One event of `GET /v1/events`, as JSON with a `kind`.
+/// One event of `GET /v1/events`, as JSON with a `kind`:
+/// `{"kind": "decision", "record": {…}}`, `{"kind": "transition", "ts", "path", "from", "to"}`,
+/// `{"kind": "lease", "ts", "lease", "from", "to"}`, `{"kind": "member", "ts", "node", "generation",
+/// "state"}`, `{"kind": "transfer", "ts", "id", "result", …}`.
 pub type EventJson = Arc<str>;
 
 /// The use cases of one agent.
 #[derive(Clone)]
-pub struct Service {}
+pub struct Service(Option<Arc<Agency>>);
 
-#[allow(clippy::unused_async, unused_variables, missing_docs)]
+/// What the use cases work with.
+pub(crate) struct Agency {
+    pub(crate) links: Arc<Links>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) node: NodeName,
+    pub(crate) generation: Generation,
+    pub(crate) arena_bytes: Option<u64>,
+    pub(crate) paths: super::probe::PathList,
+    pub(crate) started: Instant,
+    pub(crate) draining: std::sync::atomic::AtomicBool,
+    pub(crate) made_up_ids: AtomicU64,
+}
+
 impl Service {
+    pub(crate) fn new(agency: Agency) -> Self {
+        Self(Some(Arc::new(agency)))
+    }
+
+    /// A service whose agent is no more: it answers everything with [`ServiceError::ShuttingDown`].
+    #[must_use]
+    pub fn closed() -> Self {
+        Self(None)
+    }
+
+    fn agency(&self) -> Result<&Agency, ServiceError> {
+        self.0.as_deref().ok_or(ServiceError::ShuttingDown)
+    }
+
     /// Decides, and leases unless it is a dry run; the decision record as JSON.
-    pub async fn route(&self, request: RouteRequest) -> Result<Arc<str>, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+    ///
+    /// # Errors
+    /// Bad input, a request id used for another request, or too much waiting. That nothing is
+    /// admissible is an outcome, not an error.
+    pub async fn route(&self, request: RouteRequest, traceparent: Option<Arc<str>>) -> Result<Arc<str>, ServiceError> {
+        let record = self.decide(request, traceparent).await?;
+        json(&*record)
     }
+
+    /// As [`route`](Self::route), the record as it is.
+    ///
+    /// # Errors
+    /// As [`route`](Self::route).
+    pub async fn decide(
+        &self,
+        request: RouteRequest,
+        traceparent: Option<Arc<str>>,
+    ) -> Result<Arc<DecisionRecord>, ServiceError> {
+        let agency = self.agency()?;
+        let begun = Instant::now();
+        let request_id = match &request.request_id {
+            Some(id) => id.clone(),
+            None => agency.make_up_id()?,
+        };
+        let question = move |key| policy::Input::Route { key, request_id, request, traceparent };
+        let answer = agency.ask_policy(question).await?;
+        agency.links.metrics.route_took(begun.elapsed());
+        match answer {
+            PolicyAnswer::Route(result) => result.map_err(ServiceError::from),
+            PolicyAnswer::Plan(_) | PolicyAnswer::Done(_) => Err(ServiceError::ShuttingDown),
+        }
+    }
+
+    /// Ends a lease: one that this host granted, as its engine's or operator's word; one that it
+    /// holds, as its holder's.
+    ///
+    /// # Errors
+    /// The agent is full or shutting down. A lease that is not there is no error.
     pub async fn release_lease(&self, lease: LeaseId) -> Result<Done, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+        let agency = self.agency()?;
+        let id = lease.clone();
+        let changed = if lease.node == agency.node {
+            agency.ask_ledger(move |key| ledger::Input::EngineRelease { key, lease: id }).await?
+        } else {
+            agency.ask_policy_done(move |key| policy::Input::Release { key, lease: id }).await?
+        };
+        Ok(done(changed, format!("lease {lease} is released"), format!("lease {lease} was not held")))
     }
+
+    /// Asks the decode host of a lease to let it live longer.
+    ///
+    /// # Errors
+    /// Bad input; the lease is no longer waiting for its bytes; its host does not answer.
     pub async fn renew_lease(&self, lease: LeaseId, ttl_ms: Option<u64>) -> Result<Done, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+        let agency = self.agency()?;
+        let ttl_ms = ttl_ms.unwrap_or(millis(agency.config.transfer.lease_ttl));
+        if !(1..=super::settings::MAX_LEASE_TTL_MS).contains(&ttl_ms) {
+            return Err(ServiceError::BadInput {
+                field: "ttl_ms",
+                detail: format!("found {ttl_ms}, allowed 1 to {}", super::settings::MAX_LEASE_TTL_MS),
+            });
+        }
+        let mesh = agency.links.mesh.get().ok_or(ServiceError::ShuttingDown)?;
+        let call = LeaseCall::Renew { lease: lease.clone(), ttl_ms };
+        match mesh.call_lease(&lease.node, call, RENEW_TIMEOUT).await {
+            Some(LeaseCallReply::Changed(true)) => {
+                agency.links.tell_policy(policy::Input::Renewed { lease: lease.clone(), ttl_ms });
+                Ok(Done { changed: true, detail: format!("lease {lease} lives {ttl_ms} ms more") })
+            }
+            Some(_) => Err(ServiceError::Conflict(format!(
+                "lease {lease} cannot be renewed: it is not held by this node, or no longer waits for its bytes"
+            ))),
+            None => Err(ServiceError::Conflict(format!("{} does not answer, or is no member", lease.node))),
+        }
     }
-    pub async fn cancel_request(&self, request: RequestId) -> Result<Done, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+
+    /// Ends a request: its lease is freed, its transfer stopped.
+    ///
+    /// # Errors
+    /// The agent is full or shutting down. A request that is not there is no error.
+    pub async fn cancel_request(&self, request_id: RequestId) -> Result<Done, ServiceError> {
+        let id = request_id.clone();
+        let changed = self.agency()?.ask_policy_done(move |key| policy::Input::Cancel { key, request_id: id }).await?;
+        Ok(done(
+            changed,
+            format!("request {request_id} is cancelled"),
+            format!("request {request_id} held nothing to cancel"),
+        ))
     }
+
+    /// Moves blocks of this host's arena into a lease; answers when that has ended.
+    ///
+    /// # Errors
+    /// Bad input, a lease that cannot be used, or too many transfers under way. A transfer that
+    /// was tried and failed is reported, not an error.
     pub async fn transfer(&self, request: TransferRequest) -> Result<TransferReport, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+        let agency = self.agency()?;
+        let Some(arena_bytes) = agency.arena_bytes else {
+            return Err(ServiceError::Conflict("this node has no arena: its engine moves the bytes".to_owned()));
+        };
+        check_blocks(&request.blocks, arena_bytes)?;
+        agency.links.transfers.get().ok_or(ServiceError::ShuttingDown)?.start(request).await
     }
+
+    /// The report of a transfer that has ended.
+    ///
+    /// # Errors
+    /// None is known.
     pub async fn transfer_report(&self, id: LeaseId) -> Result<TransferReport, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+        let transfers = self.agency()?.links.transfers.get().ok_or(ServiceError::ShuttingDown)?;
+        let found = transfers.find(id.clone()).await;
+        found.ok_or_else(|| ServiceError::NotFound(format!("no ended transfer {id} is known here")))
     }
+
+    /// What lands on this decode host from now on.
+    #[must_use]
     pub fn arrivals(&self) -> broadcast::Receiver<Arc<Arrival>> {
-        broadcast::channel(1).1
+        match self.agency() {
+            Ok(agency) => agency.links.arrivals.subscribe(),
+            Err(_) => broadcast::channel(1).1,
+        }
     }
+
+    /// What happens on this node from now on.
+    #[must_use]
     pub fn events(&self) -> broadcast::Receiver<EventJson> {
-        broadcast::channel(1).1
+        match self.agency() {
+            Ok(agency) => agency.links.store.subscribe(),
+            Err(_) => broadcast::channel(1).1,
+        }
     }
-    pub async fn samples(&self, samples: Vec<SampleReport>) -> Result<Vec<SampleVerdict>, ServiceError> {
-        Err(ServiceError::ShuttingDown)
-    }
+
+    /// Takes a decode engine's own word.
+    ///
+    /// # Errors
+    /// Bad input, or this node is no decode host.
     pub async fn capacity(&self, report: CapacityReport) -> Result<Done, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+        let agency = self.agency()?;
+        if let Some(found) = report.token_time_ms.filter(|ms| !(ms.is_finite() && *ms >= 0.0)) {
+            let detail = format!("found {found}, allowed a finite number of at least 0");
+            return Err(ServiceError::BadInput { field: "token_time_ms", detail });
+        }
+        if let Some(max) = report.max_sessions
+            && !(1..=super::settings::MAX_SESSIONS).contains(&max)
+        {
+            let detail = format!("found {max}, allowed 1 to {}", super::settings::MAX_SESSIONS);
+            return Err(ServiceError::BadInput { field: "max_sessions", detail });
+        }
+        if report.active_sessions > super::settings::MAX_SESSIONS {
+            let detail = format!("found {}, allowed 0 to {}", report.active_sessions, super::settings::MAX_SESSIONS);
+            return Err(ServiceError::BadInput { field: "active_sessions", detail });
+        }
+        if let Some(as_of) = report.as_of
+            && as_of > super::clock::wall_ms().saturating_add(super::settings::MAX_AHEAD_MS)
+        {
+            let detail = format!("found {as_of}, allowed milliseconds since the Unix epoch, not in the future");
+            return Err(ServiceError::BadInput { field: "as_of", detail });
+        }
+        let word = EngineWord {
+            active_sessions: report.active_sessions,
+            max_sessions: report.max_sessions,
+            kv_bytes_free: report.kv_bytes_free,
+            token_time_ms: report.token_time_ms,
+            adopted: report.adopted,
+            as_of_ms: report.as_of,
+        };
+        let changed = agency.ask_ledger(move |key| ledger::Input::Engine { key, word }).await?;
+        Ok(done(changed, "taken".to_owned(), "not taken: a later reading was taken already".to_owned()))
     }
+
+    /// Stops or resumes taking new work on this decode host.
+    ///
+    /// # Errors
+    /// This node is no decode host.
     pub async fn drain(&self, on: bool) -> Result<Done, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+        let agency = self.agency()?;
+        let ledger = agency.links.ledger.get().ok_or_else(not_decode)?;
+        ledger.tell(ledger::Input::Drain(on)).map_err(|full| overloaded("ledger", full))?;
+        let changed = agency.draining.swap(on, Ordering::AcqRel) != on;
+        let detail = if on { "no new leases are granted" } else { "leases are granted again" };
+        Ok(Done { changed, detail: detail.to_owned() })
     }
-    pub async fn status(&self) -> Result<Status, ServiceError> {
-        Err(ServiceError::ShuttingDown)
+
+    /// Switches the faults of a rail that allows them: `rail`, and the keys of the configuration's
+    /// `faults` table; without `mode` the rail is faultless again.
+    ///
+    /// # Errors
+    /// Bad input, or the rail does not allow faults.
+    pub async fn set_faults(&self, mut body: serde_json::Value) -> Result<Done, ServiceError> {
+        let agency = self.agency()?;
+        let rails = agency.links.rails.get().ok_or(ServiceError::ShuttingDown)?;
+        let bad = |field, detail: String| ServiceError::BadInput { field, detail };
+        let fields = body.as_object_mut().ok_or_else(|| bad("body", "found no object".to_owned()))?;
+        let rail: RailName = match fields.remove("rail").as_ref().and_then(serde_json::Value::as_str) {
+            Some(name) => name.parse().map_err(|invalid| bad("rail", format!("{invalid}")))?,
+            None => return Err(bad("rail", "found none, allowed the name of a rail of this host".to_owned())),
+        };
+        let known = rails.get(&rail).ok_or_else(|| ServiceError::NotFound(format!("no rail {rail} on this host")))?;
+        let Some(switch) = &known.faults else {
+            let why = format!("rail {rail} is {}: faults need the mock backend or allow_faults = true", known.kind);
+            return Err(ServiceError::Conflict(why));
+        };
+        if fields.is_empty() {
+            switch.clear();
+            return Ok(Done { changed: true, detail: format!("rail {rail} has no faults") });
+        }
+        let faults: FaultsConfig = serde_json::from_value(body).map_err(|error| bad("faults", error.to_string()))?;
+        let detail = format!("rail {rail} has faults of mode {}", faults.mode.as_str());
+        switch.set(super::settings::faults(&faults).map_err(|error| bad("faults", error))?);
+        Ok(Done { changed: true, detail })
     }
-    pub async fn members(&self) -> Result<Vec<MemberLine>, ServiceError> {
-        Err(ServiceError::ShuttingDown)
-    }
-    pub async fn paths(&self) -> Result<Vec<PathLine>, ServiceError> {
-        Err(ServiceError::ShuttingDown)
-    }
-    pub async fn leases(&self) -> Result<Vec<LeaseLine>, ServiceError> {
-        Err(ServiceError::ShuttingDown)
-    }
-    /// Every mesh record that this node holds, as JSON values.
-    pub async fn records(&self) -> Result<Vec<serde_json::Value>, ServiceError> {
-        Err(ServiceError::ShuttingDown)
-    }
-    /// Decision records as JSON, newest first.
-    pub async fn decisions(&self, filter: DecisionFilter) -> Result<Vec<Arc<str>>, ServiceError> {
-        Err(ServiceError::ShuttingDown)
-    }
-    pub async fn decision(&self, id: String) -> Result<Arc<str>, ServiceError> {
-        Err(ServiceError::ShuttingDown)
-    }
-    /// Switches the faults of a rail that allows them (`rail`, `mode` and its numbers), as the
-    /// configuration's `faults` table would.
-    pub async fn set_faults(&self, body: serde_json::Value) -> Result<Done, ServiceError> {
-        Err(ServiceError::ShuttingDown)
-    }
+
     /// The Prometheus text of this agent.
+    #[must_use]
     pub fn metrics_text(&self) -> String {
-        String::new()
+        self.agency().map(|agency| agency.links.metrics.render()).unwrap_or_default()
     }
+
     /// Whether it has joined and may be sent work.
+    #[must_use]
     pub fn ready(&self) -> bool {
-        false
+        self.agency().is_ok_and(|agency| agency.links.mesh.get().is_some_and(super::mesh::MeshHandle::joined))
     }
+}
+
+impl Agency {
+    fn make_up_id(&self) -> Result<RequestId, ServiceError> {
+        let number = self.made_up_ids.fetch_add(1, Ordering::Relaxed);
+        RequestId::new(&format!("{}.{}.{number}", self.node, self.generation))
+            .map_err(|invalid| ServiceError::BadInput { field: "request_id", detail: invalid.to_string() })
+    }
+
+    async fn ask_policy(
+        &self,
+        question: impl FnOnce(u64) -> policy::Input + Send + 'static,
+    ) -> Result<PolicyAnswer, ServiceError> {
+        let policy = self.links.policy.get().ok_or(ServiceError::ShuttingDown)?;
+        match policy.ask(question).await {
+            Ok(answer) => answer.ok_or(ServiceError::ShuttingDown),
+            Err(full) => {
+                self.links.metrics.dropped("policy");
+                Err(overloaded("policy", full))
+            }
+        }
+    }
+
+    async fn ask_policy_done(
+        &self,
+        question: impl FnOnce(u64) -> policy::Input + Send + 'static,
+    ) -> Result<bool, ServiceError> {
+        match self.ask_policy(question).await? {
+            PolicyAnswer::Done(changed) => Ok(changed),
+            PolicyAnswer::Route(_) | PolicyAnswer::Plan(_) => Err(ServiceError::ShuttingDown),
+        }
+    }
+
+    async fn ask_ledger(
+        &self,
+        question: impl FnOnce(u64) -> ledger::Input + Send + 'static,
+    ) -> Result<bool, ServiceError> {
+        let ledger = self.links.ledger.get().ok_or_else(not_decode)?;
+        match ledger.ask(question).await {
+            Ok(Some(LedgerAnswer::Call(LeaseCallReply::Changed(changed)))) => Ok(changed),
+            Ok(_) => Err(ServiceError::ShuttingDown),
+            Err(full) => {
+                self.links.metrics.dropped("ledger");
+                Err(overloaded("ledger", full))
+            }
+        }
+    }
+}
+
+impl From<RouteProblem> for ServiceError {
+    fn from(problem: RouteProblem) -> Self {
+        let detail = problem.to_string();
+        match problem {
+            RouteProblem::UnknownWorkload { .. } => Self::BadInput { field: "workload", detail },
+            RouteProblem::KvBytes { .. } => Self::BadInput { field: "kv_bytes", detail },
+            RouteProblem::TransferBudget { .. } => Self::BadInput { field: "transfer_budget_ms", detail },
+            RouteProblem::ForeignSource { .. } | RouteProblem::UnknownSource { .. } => {
+                Self::BadInput { field: "source", detail }
+            }
+            RouteProblem::IdReused(_) | RouteProblem::Cancelled(_) => Self::Conflict(detail),
+            RouteProblem::Full { limit } => Self::Overloaded { what: "requests", limit },
+        }
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Result<Arc<str>, ServiceError> {
+    // Every type that is written has string keys only: this cannot fail.
+    serde_json::to_string(value).map(Into::into).map_err(|error| ServiceError::Conflict(error.to_string()))
+}
+
+fn overloaded(what: &'static str, full: Full) -> ServiceError {
+    ServiceError::Overloaded { what, limit: full.limit }
+}
+
+fn not_decode() -> ServiceError {
+    ServiceError::Conflict("this node is no decode host".to_owned())
+}
+
+fn done(changed: bool, yes: String, no: String) -> Done {
+    Done { changed, detail: if changed { yes } else { no } }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -42,6 +42,14 @@ pub(super) fn admit(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -
     })
 }
 
+/// Whether `sample` would count on a path of `bandwidth_gbps`; the core judges it the same way.
+///
+/// # Errors
+/// Why it would not.
+pub fn judge(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -> Result<(), Discard> {
+    admit(settings, bandwidth_gbps, sample).map(|_| ())
+}
+
 fn wire_ms(bytes: f64, bandwidth_gbps: f64) -> f64 {
     bytes * 8.0 / (bandwidth_gbps * 1e6)
 }

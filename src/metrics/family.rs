@@ -72,6 +72,8 @@ coded!(
         Draining = "draining",
         /// Another model.
         Model = "model",
+        /// The asker is not who it says.
+        NotHolder = "not_holder",
         /// The host is no decode host.
         NotDecode = "not_decode",
         /// Too many leases or asks.
@@ -89,6 +91,7 @@ impl From<LeaseRefusal> for LeaseResult {
             LeaseRefusal::Size => Self::Size,
             LeaseRefusal::Draining => Self::Draining,
             LeaseRefusal::Model => Self::Model,
+            LeaseRefusal::NotHolder => Self::NotHolder,
             LeaseRefusal::NotDecode => Self::NotDecode,
             LeaseRefusal::Overloaded => Self::Overloaded,
             LeaseRefusal::Unreachable => Self::Unreachable,

@@ -1,0 +1,143 @@
+//! The actor of the ledger core, and its two doors: other agents' calls, and the backends'.
+
+use std::sync::Arc;
+
+use super::links::Links;
+use super::mesh::LeaseServer;
+use super::owner::Effects;
+use super::store::Event;
+use crate::api::Arrival;
+use crate::core::Now;
+use crate::ledger::{Arrived, Input, Ledger, OpenRefusal, Output};
+use crate::model::{Extent, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, NodeName};
+use crate::transport::{BoxFuture, Landing};
+
+/// Acts on what the ledger says.
+pub(crate) struct LedgerEffects {
+    links: Arc<Links>,
+}
+
+/// An answer of the ledger.
+pub(crate) enum Answer {
+    Call(LeaseCallReply),
+    Opened(Result<Vec<Extent>, OpenRefusal>),
+    Accepted(Result<Arrived, OpenRefusal>),
+}
+
+impl LedgerEffects {
+    pub(crate) fn new(links: Arc<Links>) -> Self {
+        Self { links }
+    }
+}
+
+impl Effects for LedgerEffects {
+    type Core = Ledger;
+    type Answer = Answer;
+
+    fn tick() -> Input {
+        Input::Tick
+    }
+
+    fn perform(&mut self, _: &Ledger, now: Now, output: Output) -> Option<(u64, Answer)> {
+        match output {
+            Output::Reply { key, reply } => Some((key, Answer::Call(reply))),
+            Output::Opened { key, result } => Some((key, Answer::Opened(result))),
+            Output::Accepted { key, result } => Some((key, Answer::Accepted(result))),
+            Output::Staged { lease, from, to } => {
+                let word = |stage: Option<crate::ledger::Stage>| stage.map(crate::ledger::Stage::as_str);
+                self.links.store.tell(&Event::Lease { ts: now.wall_ms, lease: &lease, from: word(from), to: word(to) });
+                None
+            }
+            Output::Load(load) => {
+                if let Some(mesh) = self.links.mesh.get() {
+                    mesh.publish_load(load);
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The ledger as other agents call it. A node without one refuses.
+pub(crate) struct LedgerDoor(pub(crate) Arc<Links>);
+
+impl LeaseServer for LedgerDoor {
+    fn call<'a>(&'a self, from: &'a NodeName, call: LeaseCall) -> BoxFuture<'a, LeaseCallReply> {
+        Box::pin(async move {
+            let asks = matches!(call, LeaseCall::Ask(_));
+            let refused = |refusal| match asks {
+                true => LeaseCallReply::Lease(LeaseReply::Refused { refusal, quote: None }),
+                false => LeaseCallReply::Changed(false),
+            };
+            let Some(ledger) = self.0.ledger.get() else { return refused(LeaseRefusal::NotDecode) };
+            let from = from.clone();
+            match ledger.ask(move |key| Input::Call { key, from, call }).await {
+                Ok(Some(Answer::Call(reply))) => reply,
+                Ok(_) => refused(LeaseRefusal::Unreachable),
+                Err(_) => {
+                    self.0.metrics.dropped("ledger");
+                    refused(LeaseRefusal::Overloaded)
+                }
+            }
+        })
+    }
+}
+
+/// The ledger as the backends see it.
+pub(crate) struct LedgerLanding(pub(crate) Arc<Links>);
+
+impl LedgerLanding {
+    async fn ask(&self, question: impl FnOnce(u64) -> Input + Send + 'static) -> Result<Answer, String> {
+        let ledger = self.0.ledger.get().ok_or("this node is no decode host")?;
+        match ledger.ask(question).await {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err("this node is shutting down".to_owned()),
+            Err(full) => {
+                self.0.metrics.dropped("ledger");
+                Err(format!("the ledger is full: {} waiting", full.limit))
+            }
+        }
+    }
+}
+
+impl Landing for LedgerLanding {
+    fn open<'a>(
+        &'a self,
+        lease: &'a LeaseId,
+        sender: &'a NodeName,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Vec<Extent>, String>> {
+        Box::pin(async move {
+            let (lease, sender) = (lease.clone(), sender.clone());
+            match self.ask(move |key| Input::Open { key, lease, sender, bytes }).await? {
+                Answer::Opened(result) => result.map_err(|refusal| refusal.to_string()),
+                Answer::Call(_) | Answer::Accepted(_) => Err("the ledger answered another question".to_owned()),
+            }
+        })
+    }
+
+    fn delivered<'a>(&'a self, lease: &'a LeaseId, bytes: u64, hash: [u8; 32]) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let id = lease.clone();
+            let arrived = match self.ask(move |key| Input::Delivered { key, lease: id, bytes, hash }).await? {
+                Answer::Accepted(result) => result.map_err(|refusal| refusal.to_string())?,
+                Answer::Call(_) | Answer::Opened(_) => return Err("the ledger answered another question".to_owned()),
+            };
+            let arrival = Arrival {
+                lease: lease.clone(),
+                request_id: arrived.request_id,
+                source: arrived.source,
+                bytes,
+                extents: arrived.extents,
+                hash: blake3::Hash::from_bytes(hash).to_hex().to_string(),
+            };
+            // Nobody may be listening.
+            let _ = self.0.arrivals.send(Arc::new(arrival));
+            Ok(())
+        })
+    }
+
+    fn quiet<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        Box::pin(async move { self.0.tell_ledger(Input::Quiet { lease: lease.clone() }) })
+    }
+}

@@ -1,0 +1,83 @@
+//! How the actors of one agent reach each other: each link is set once, when its end has started.
+//! What arrives for an end that has not started, or whose mailbox is full, is counted as dropped.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use tokio::sync::broadcast;
+
+use super::clock::Clock;
+use super::health::HealthEffects;
+use super::lateness::Lateness;
+use super::ledger::LedgerEffects;
+use super::mesh::MeshHandle;
+use super::owner::{Effects, Owner};
+use super::policy::PolicyEffects;
+use super::rails::Rails;
+use super::store::Store;
+use super::transfer::Transfers;
+use crate::api::Arrival;
+use crate::core::Core;
+use crate::metrics::Metrics;
+use crate::model::{NodeName, PoolName};
+
+/// Arrivals that a slow reader may fall behind before it loses some, and is told so.
+const MAX_ARRIVALS_BEHIND: usize = 4_096;
+
+/// Everything that the actors of one agent share.
+pub(crate) struct Links {
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) store: Store,
+    pub(crate) lateness: Lateness,
+    pub(crate) arrivals: broadcast::Sender<Arc<Arrival>>,
+    /// Which pool each known decode host belongs to; kept by the directory.
+    pub(crate) pools: RwLock<BTreeMap<NodeName, PoolName>>,
+    pub(crate) mesh: OnceLock<MeshHandle>,
+    pub(crate) health: OnceLock<Owner<HealthEffects>>,
+    pub(crate) policy: OnceLock<Owner<PolicyEffects>>,
+    pub(crate) ledger: OnceLock<Owner<LedgerEffects>>,
+    pub(crate) transfers: OnceLock<Transfers>,
+    pub(crate) rails: OnceLock<Rails>,
+}
+
+impl Links {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            clock: Clock::start(),
+            metrics,
+            store: Store::default(),
+            lateness: Lateness::default(),
+            arrivals: broadcast::channel(MAX_ARRIVALS_BEHIND).0,
+            pools: RwLock::default(),
+            mesh: OnceLock::new(),
+            health: OnceLock::new(),
+            policy: OnceLock::new(),
+            ledger: OnceLock::new(),
+            transfers: OnceLock::new(),
+            rails: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn pool_of(&self, node: &NodeName) -> Option<PoolName> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
+    }
+
+    pub(crate) fn tell_health(&self, input: crate::health::Input) {
+        self.tell("health", &self.health, input);
+    }
+
+    pub(crate) fn tell_policy(&self, input: crate::policy::Input) {
+        self.tell("policy", &self.policy, input);
+    }
+
+    pub(crate) fn tell_ledger(&self, input: crate::ledger::Input) {
+        self.tell("ledger", &self.ledger, input);
+    }
+
+    fn tell<E: Effects>(&self, queue: &'static str, owner: &OnceLock<Owner<E>>, input: <E::Core as Core>::Input) {
+        if owner.get().is_none_or(|owner| owner.tell(input).is_err()) {
+            self.metrics.dropped(queue);
+        }
+    }
+}

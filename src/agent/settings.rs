@@ -1,0 +1,90 @@
+//! From the configuration to each core's own settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Config, FaultMode, FaultsConfig};
+use crate::model::{Mover, RailRecord, Role};
+use crate::policy::view::Own;
+use crate::transport::mock::{Faults, Mode};
+use crate::{health, ledger, policy};
+
+/// The longest time to live of a lease, in milliseconds.
+pub(crate) const MAX_LEASE_TTL_MS: u64 = 600_000;
+/// Sessions that any engine may claim to have.
+pub(crate) const MAX_SESSIONS: u32 = 1_000_000;
+/// A reading may be dated this far ahead of this host's clock, in milliseconds.
+pub(crate) const MAX_AHEAD_MS: u64 = 60_000;
+
+/// A sample taken while this host was later than this is discarded, in milliseconds.
+const MAX_LATE_MS: f64 = 5.0;
+const MAX_PATHS: usize = 4_096;
+const MAX_LEASES: usize = 65_536;
+const MAX_REQUESTS: usize = 65_536;
+const REQUEST_TTL_MS: u64 = 600_000;
+const LEASE_TIMEOUT_MS: u64 = 250;
+const LEASE_ROUNDS: u32 = 8;
+const LOAD_INTERVAL_MS: u64 = 100;
+
+pub(crate) fn health(config: &Config) -> health::Settings {
+    health::Settings {
+        thresholds: config.policy.thresholds.clone(),
+        max_late_ms: MAX_LATE_MS,
+        max_paths: MAX_PATHS,
+    }
+}
+
+/// The rails that paths of this node start on: none unless it sends.
+pub(crate) fn own(config: &Config, rails: &[RailRecord]) -> Own {
+    let sends = config.has_role(Role::Prefill) || config.has_role(Role::Router);
+    Own {
+        node: config.node.name.clone(),
+        rails: if sends { rails.to_vec() } else { Vec::new() },
+        model: config.node.model.clone(),
+        compat: config.node.compat.clone(),
+    }
+}
+
+pub(crate) fn policy(config: &Config) -> policy::Settings {
+    policy::Settings {
+        profile: config.policy.profile,
+        thresholds: config.policy.thresholds.clone(),
+        workloads: config.workloads().into_iter().map(Arc::new).collect(),
+        config_hash: config.hash().into(),
+        mover: config.transfer.mover,
+        max_kv_bytes: match (config.transfer.mover, &config.arena) {
+            (Mover::Seam, Some(arena)) => arena.size,
+            (Mover::Seam, None) | (Mover::Engine, _) => u64::MAX / 2,
+        },
+        lease_ttl_ms: millis(config.transfer.lease_ttl),
+        lease_timeout_ms: LEASE_TIMEOUT_MS,
+        lease_rounds: LEASE_ROUNDS,
+        transfer_budget_ms: millis(config.transfer.budget),
+        transfer_attempts: config.transfer.attempts,
+        max_requests: MAX_REQUESTS,
+        request_ttl_ms: REQUEST_TTL_MS,
+        max_paths: MAX_PATHS,
+    }
+}
+
+/// What the ledger of a decode host is told; none for other nodes.
+pub(crate) fn ledger(config: &Config) -> Option<ledger::Settings> {
+    let decode = config.decode.as_ref().filter(|_| config.has_role(Role::Decode))?;
+    let moves = config.transfer.mover == Mover::Seam;
+    Some(ledger::Settings {
+        max_sessions: decode.max_sessions,
+        soft_fraction: decode.soft_fraction,
+        kv_bytes: decode.kv_bytes,
+        arena_bytes: config.arena.as_ref().filter(|_| moves).map(|arena| arena.size),
+        model: config.node.model.clone(),
+        max_leases: MAX_LEASES,
+        max_ttl_ms: MAX_LEASE_TTL_MS,
+        fence_max_ms: millis(config.transfer.fence_max),
+        writes_are_gated: moves,
+        load_interval_ms: LOAD_INTERVAL_MS,
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
