@@ -1,3 +1,384 @@
-//! The daemon: actors that own the cores and everything that does I/O.
+//! The daemon: actors that own the cores, and everything that does I/O. The only code that knows
+//! ractor.
+//!
+//! ```text
+//!              HTTP ── api ── service
+//!                               │
+//!   ┌──────────┬────────────────┼──────────────┐
+//! health ──▶ policy ──Ask──▶ (mesh) ──▶ ledger of another host
+//!   ▲          │ Plan                       ▲
+//! probe     transfer ──▶ rails ──bytes──▶ rails of another host ──▶ landing ──▶ its ledger
+//!   ▲          ▲
+//!   └────── directory ◀── mesh events
+//! ```
+//!
+//! `owner` is the one actor that all cores run in; `supervisor` watches.
 
+pub mod api;
+mod clock;
+mod directory;
+mod gauges;
+mod health;
+mod lateness;
+mod ledger;
+mod links;
+pub mod mesh;
+mod owner;
+mod policy;
+mod probe;
+mod rails;
 pub mod service;
+mod settings;
+mod store;
+mod supervisor;
+mod transfer;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use ractor::ActorRef;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::arena::{Arena, ArenaError};
+use crate::config::{Config, Credentials, RailConfig};
+use crate::core::Core as _;
+use crate::health::HealthCore;
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::model::{BackendKind, Generation, NodeName, NodeRecord, PAGE_BYTES, RailRecord};
+use crate::net::{NetError, NodeIdentity, TlsError};
+use crate::policy::Policy;
+use crate::transport::Backend;
+use crate::transport::mock::{FaultSwitch, Faulty, InvalidFaults};
+use crate::transport::quic::QuicRail;
+use api::{ApiError, ApiServer, Limits};
+use directory::{Directory, MAX_EVENTS};
+use health::HealthEffects;
+use ledger::{LedgerDoor, LedgerEffects, LedgerLanding};
+use links::Links;
+use mesh::{MeshHandle, MeshSettings, MeshStartError};
+use owner::Owner;
+use policy::PolicyEffects;
+use rails::{Rail, Rails};
+use service::{Agency, Service};
+use transfer::Transfers;
+
+/// Messages that may wait for one core, open questions included.
+const MAX_WAITING: usize = 16_384;
+/// How long transfers under way may go on after a stop was asked for.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why an agent did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its certificate cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    /// Its arena cannot be had.
+    #[error("arena: {0}")]
+    Arena(#[from] ArenaError),
+    /// It cannot join.
+    #[error("mesh: {0}")]
+    Mesh(#[from] MeshStartError),
+    /// A rail cannot be had.
+    #[error("rails.{rail}: {source}")]
+    Rail {
+        /// Which.
+        rail: String,
+        /// Why.
+        source: NetError,
+    },
+    /// A rail's faults make no sense.
+    #[error("rails.{rail}: {source}")]
+    Faults {
+        /// Which.
+        rail: String,
+        /// Why.
+        source: InvalidFaults,
+    },
+    /// A rail's backend is not part of this build.
+    #[error("rails.{rail}.backend: {backend} is not available in this build")]
+    Backend {
+        /// Which rail.
+        rail: String,
+        /// Which backend.
+        backend: BackendKind,
+    },
+    /// The HTTP API cannot be served.
+    #[error("api: {0}")]
+    Api(#[from] ApiError),
+    /// An actor did not start.
+    #[error("actor: {0}")]
+    Actor(#[from] ractor::SpawnErr),
+    /// The system gives no random numbers.
+    #[error("random numbers: {0}")]
+    Random(getrandom::Error),
+}
+
+/// A running agent.
+pub struct Agent {
+    node: NodeName,
+    links: Arc<Links>,
+    service: Service,
+    api: ApiServer,
+    supervisor: ActorRef<supervisor::Message>,
+    tasks: JoinSet<()>,
+}
+
+impl Agent {
+    /// Starts everything; when this returns, the agent is a member or waits to be joined, and
+    /// answers on its API.
+    ///
+    /// # Errors
+    /// [`StartError`] names the part of the configuration that is at fault.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let config = Arc::new(config);
+        let node = config.node.name.clone();
+        let identity = Arc::new(identity(&config)?);
+        let arena = match &config.arena {
+            Some(arena) => Arc::new(Arena::open(&arena.path, arena.size)?),
+            // An engine moves the bytes: probes alone need no memory to land in.
+            None => Arc::new(Arena::anonymous(PAGE_BYTES)?),
+        };
+        let metrics = Arc::new(Metrics::new(config.policy.profile.as_str(), config.metrics.max_paths));
+        let links = Arc::new(Links::new(metrics.clone()));
+        let (supervisor, _) = supervisor::start().await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(links.lateness.clone().watch());
+
+        let (events, heard) = mpsc::channel(MAX_EVENTS);
+        let mesh = start_mesh(&config, &identity, &links, events).await?;
+        let generation = mesh.generation();
+        let _ = links.mesh.set(mesh);
+        let rails = start_rails(&config, &identity, &arena, &links)?;
+        let _ = links.rails.set(rails.clone());
+        let records = rail_records(&config, &rails);
+        start_cores(&config, &links, generation, &records, &supervisor).await?;
+
+        let directory = Directory::new(links.clone(), node.clone(), settings::own(&config, &records).rails);
+        let paths = directory.paths();
+        tasks.spawn(directory.follow(heard));
+        let transfers = Transfers::default();
+        keep(&supervisor, "transfer", transfers.starter(links.clone()))?;
+        let _ = links.transfers.set(transfers);
+        let prober = probe::Settings {
+            interval: config.probe.interval,
+            payload_bytes: u32::try_from(config.probe.payload).unwrap_or(u32::MAX),
+            budget_per_s: config.probe.budget_per_s,
+            seed: random()?,
+        };
+        keep(&supervisor, "probe", probe::starter(links.clone(), prober, paths.clone()))?;
+        tasks.spawn(gauges::keep(links.clone(), node.clone()));
+        if let Some(mesh) = links.mesh.get() {
+            mesh.publish_node(node_record(&config, &identity, records));
+        }
+
+        let service = Service::new(Agency {
+            links: links.clone(),
+            arena_bytes: config.arena.as_ref().map(|_| arena.size()),
+            node: node.clone(),
+            generation,
+            paths,
+            started: Instant::now(),
+            draining: AtomicBool::new(false),
+            made_up_ids: AtomicU64::new(1),
+            config: config.clone(),
+        });
+        let api = api::serve(&config.api, service.clone(), metrics, Limits::default()).await?;
+        tracing::info!(%node, generation, api = %api.address(), config = %config.hash(), "started");
+        Ok(Self { node, links, service, api, supervisor, tasks })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// Where its API listens.
+    #[must_use]
+    pub fn api_addr(&self) -> SocketAddr {
+        self.api.address()
+    }
+
+    /// Where its mesh endpoint listens.
+    #[must_use]
+    pub fn mesh_addr(&self) -> Option<SocketAddr> {
+        self.links.mesh.get().map(MeshHandle::addr)
+    }
+
+    /// Its use cases, without HTTP.
+    #[must_use]
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Takes no new work, lets transfers end, hands back leases, leaves the mesh and stops.
+    pub async fn shutdown(mut self) {
+        // A node that is no decode host has nothing to drain.
+        let _ = self.service.drain(true).await;
+        let ended = Instant::now() + DRAIN_LIMIT;
+        while self.links.transfers.get().is_some_and(|transfers| transfers.running() > 0) && Instant::now() < ended {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.api.shutdown().await;
+        self.hand_back().await;
+        if let Some(rails) = self.links.rails.get() {
+            rails.close().await;
+        }
+        if let Some(mesh) = self.links.mesh.get() {
+            mesh.leave().await;
+        }
+        self.supervisor.stop(None);
+        self.tasks.shutdown().await;
+    }
+
+    /// Releases every lease that this node holds on others.
+    async fn hand_back(&self) {
+        let Ok(leases) = self.service.leases().await else { return };
+        for lease in leases.into_iter().filter(|lease| lease.id.node != self.node) {
+            policy::give_back(self.links.clone(), lease.id).await;
+        }
+    }
+}
+
+fn identity(config: &Config) -> Result<NodeIdentity, TlsError> {
+    let (cluster, node) = (config.node.cluster.as_str(), &config.node.name);
+    match config.credentials() {
+        Credentials::Files { ca, cert, key } => NodeIdentity::load(cluster, node, &ca, &cert, &key),
+        Credentials::Dev { dir } => NodeIdentity::dev(cluster, node, &dir),
+    }
+}
+
+async fn start_mesh(
+    config: &Config,
+    identity: &Arc<NodeIdentity>,
+    links: &Arc<Links>,
+    events: mpsc::Sender<crate::mesh::MeshEvent>,
+) -> Result<MeshHandle, StartError> {
+    let settings = MeshSettings {
+        node: config.node.name.clone(),
+        cluster: config.node.cluster.clone(),
+        bind: config.mesh.bind,
+        advertise: config.mesh.advertise,
+        seeds: config.mesh.seeds.clone(),
+        size: config.mesh.size,
+        data_dir: config.node.data_dir.clone(),
+        seed: random()?,
+    };
+    let metrics = links.metrics.clone();
+    let hear = move |event| {
+        if events.try_send(event).is_err() {
+            metrics.dropped("mesh_events");
+        }
+    };
+    let door = Arc::new(LedgerDoor(links.clone()));
+    Ok(MeshHandle::start(settings, identity.clone(), Arc::new(hear), door).await?)
+}
+
+fn start_rails(
+    config: &Config,
+    identity: &NodeIdentity,
+    arena: &Arc<Arena>,
+    links: &Arc<Links>,
+) -> Result<Rails, StartError> {
+    let landing = Arc::new(LedgerLanding(links.clone()));
+    let mut rails = BTreeMap::new();
+    for rail in &config.rails {
+        let name = rail.name.as_str().to_owned();
+        let quic = match rail.backend {
+            BackendKind::Quic | BackendKind::Mock => {
+                QuicRail::start(rail.bind, identity, arena.clone(), landing.clone())
+                    .map_err(|source| StartError::Rail { rail: name, source })?
+            }
+            backend @ (BackendKind::Nixl | BackendKind::Verbs | BackendKind::Ucx) => {
+                return Err(StartError::Backend { rail: name, backend });
+            }
+        };
+        let (backend, faults) = with_faults(rail, quic)?;
+        rails.insert(rail.name.clone(), Rail::new(rail.backend, backend, faults));
+    }
+    Ok(Rails(Arc::new(rails)))
+}
+
+/// Puts a switch for faults in front of a backend, where the configuration allows them.
+fn with_faults(rail: &RailConfig, quic: QuicRail) -> Result<(Arc<dyn Backend>, Option<FaultSwitch>), StartError> {
+    if rail.backend != BackendKind::Mock && !rail.allow_faults {
+        return Ok((Arc::new(quic), None));
+    }
+    let switch = FaultSwitch::new();
+    let invalid = |source| StartError::Faults { rail: rail.name.as_str().to_owned(), source };
+    switch.set(rail.faults.clone()).map_err(invalid)?;
+    Ok((Arc::new(Faulty::new(quic, switch.clone())), Some(switch)))
+}
+
+fn rail_records(config: &Config, rails: &Rails) -> Vec<RailRecord> {
+    let record = |rail: &RailConfig| {
+        Some(RailRecord {
+            name: rail.name.clone(),
+            group: rail.group.clone(),
+            backend: rail.backend,
+            address: rails.get(&rail.name)?.backend.address(),
+            bandwidth_gbps: rail.bandwidth_gbps,
+        })
+    };
+    config.rails.iter().filter_map(record).collect()
+}
+
+fn node_record(config: &Config, identity: &NodeIdentity, rails: Vec<RailRecord>) -> NodeRecord {
+    let decode = settings::ledger(config).and(config.decode.as_ref());
+    NodeRecord {
+        node: config.node.name.clone(),
+        roles: config.node.roles.clone(),
+        pool: decode.map(|decode| decode.pool.clone()),
+        model: config.node.model.clone(),
+        compat: config.node.compat.clone(),
+        risk_group: decode.and_then(|decode| decode.risk_group.clone()),
+        rails,
+        certificate: identity.certificate_der().to_vec(),
+    }
+}
+
+async fn start_cores(
+    config: &Config,
+    links: &Arc<Links>,
+    generation: Generation,
+    rails: &[RailRecord],
+    supervisor: &ActorRef<supervisor::Message>,
+) -> Result<(), StartError> {
+    let (clock, cell) = (links.clock, supervisor.get_cell());
+    let policy = Policy::new(generation, settings::own(config, rails), settings::policy(config));
+    let policy = Owner::spawn(cell.clone(), clock, policy, PolicyEffects::new(links.clone()), MAX_WAITING).await?;
+    let _ = links.policy.set(policy);
+    if let Some(terms) = settings::ledger(config) {
+        let ledger = Ledger::new(config.node.name.clone(), generation, terms);
+        let ledger = Owner::spawn(cell.clone(), clock, ledger, LedgerEffects::new(links.clone()), MAX_WAITING).await?;
+        // The first turn tells the mesh what there is.
+        let _ = ledger.tell(crate::ledger::Input::Tick);
+        let _ = links.ledger.set(ledger);
+    }
+    let mut health = HealthCore::default();
+    health.step(links.clock.now(), crate::health::Input::Configure(settings::health(config)), &mut Vec::new());
+    let health = Owner::spawn(cell, clock, health, HealthEffects::new(links.clone()), MAX_WAITING).await?;
+    let _ = links.health.set(health);
+    Ok(())
+}
+
+fn keep(
+    supervisor: &ActorRef<supervisor::Message>,
+    name: &'static str,
+    starter: supervisor::Starter,
+) -> Result<(), StartError> {
+    supervisor
+        .send_message(supervisor::Message::Keep(name, starter))
+        .map_err(|error| StartError::Actor(ractor::SpawnErr::StartupFailed(error.to_string().into())))
+}
+
+fn random() -> Result<u64, StartError> {
+    getrandom::u64().map_err(StartError::Random)
+}

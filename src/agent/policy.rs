@@ -99,7 +99,7 @@ async fn ask_lease(links: Arc<Links>, node: NodeName, ask: LeaseAsk, timeout: Du
     links.tell_policy(Input::LeaseAnswer { ask: number, reply });
 }
 
-async fn give_back(links: Arc<Links>, lease: LeaseId) {
+pub(crate) async fn give_back(links: Arc<Links>, lease: LeaseId) {
     let Some(mesh) = links.mesh.get() else { return };
     for _ in 0..GIVE_BACK_TRIES {
         if mesh.call_lease(&lease.node, LeaseCall::Release(lease.clone()), GIVE_BACK_TIMEOUT).await.is_some() {

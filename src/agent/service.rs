@@ -16,13 +16,14 @@ use super::owner::Full;
 use super::policy::Answer as PolicyAnswer;
 use super::transfer::check_blocks;
 use crate::api::{Arrival, CapacityReport, Done, RouteRequest, TransferReport, TransferRequest};
-use crate::config::{Config, FaultsConfig};
+use crate::config::Config;
 use crate::ledger::{self, EngineWord};
 use crate::model::{
     Generation, LeaseCall, LeaseCallReply, LeaseId, NodeName, Outcome, RailName, RequestId, WorkloadName,
 };
 use crate::policy::record::DecisionRecord;
 use crate::policy::{self, RouteProblem};
+use crate::transport::mock::Faults;
 
 /// How long another agent may take to renew a lease.
 const RENEW_TIMEOUT: Duration = Duration::from_secs(1);
@@ -312,12 +313,12 @@ impl Service {
             return Err(ServiceError::Conflict(why));
         };
         if fields.is_empty() {
-            switch.clear();
+            switch.set(None).map_err(|invalid| bad("faults", invalid.to_string()))?;
             return Ok(Done { changed: true, detail: format!("rail {rail} has no faults") });
         }
-        let faults: FaultsConfig = serde_json::from_value(body).map_err(|error| bad("faults", error.to_string()))?;
+        let faults: Faults = serde_json::from_value(body).map_err(|error| bad("faults", error.to_string()))?;
         let detail = format!("rail {rail} has faults of mode {}", faults.mode.as_str());
-        switch.set(super::settings::faults(&faults).map_err(|error| bad("faults", error))?);
+        switch.set(Some(faults)).map_err(|invalid| bad(invalid.field, invalid.to_string()))?;
         Ok(Done { changed: true, detail })
     }
 

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Config, FaultMode, FaultsConfig};
+use crate::config::Config;
 use crate::model::{Mover, RailRecord, Role};
 use crate::policy::view::Own;
-use crate::transport::mock::{Faults, Mode};
 use crate::{health, ledger, policy};
 
 /// The longest time to live of a lease, in milliseconds.

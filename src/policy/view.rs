@@ -238,6 +238,19 @@ impl View {
         })
     }
 
+    /// What each sender that is alive says of its paths to `node`: the worst GFS, 0 if it does not
+    /// complain.
+    #[must_use]
+    pub fn observers_of(&self, node: &NodeName) -> Vec<f64> {
+        let sends = |peer: &&Peer| peer.record.has_role(Role::Prefill) || peer.record.has_role(Role::Router);
+        let says = |observer: &NodeName| {
+            let words = self.observed.iter().filter(|((said_by, _), _)| said_by == observer).flat_map(|(_, paths)| paths);
+            let worst = words.filter(|seen| seen.path.destination == *node).map(|seen| seen.health.gfs);
+            worst.fold(0.0, f64::max)
+        };
+        self.peers.values().filter(sends).map(|peer| says(&peer.record.node)).collect()
+    }
+
     /// The candidates of one request from this node, in order of first appearance.
     pub(super) fn candidates(&self, now: Now, demand: Demand<'_>) -> Vec<Candidate> {
         self.rows
