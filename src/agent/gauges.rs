@@ -107,7 +107,7 @@ fn excluded(links: &Links, lines: &[Line]) {
     for line in lines {
         let (excluded, all) = pools.entry(&line.pool).or_default();
         *all += 1;
-        *excluded += u32::from(!line.state.carries_work());
+        *excluded += u32::from(!line.state.carries());
     }
     links.metrics.clear("seam_excluded_fraction");
     for (pool, (excluded, all)) in pools {
