@@ -13,6 +13,7 @@
 //! # Ok::<(), seam::whatif::WhatIfError>(())
 //! ```
 
+mod fields;
 mod read;
 
 use std::borrow::Cow;
@@ -75,7 +76,7 @@ pub fn decide_line(line: &str, profile: Profile, number: u64) -> Result<Decision
     let decision = decide(profile, &question.thresholds, &question.workload, &candidates);
     let context = Context {
         id: DecisionId {
-            node: NodeName::new("what-if").map_err(read::name_error("id"))?,
+            node: NodeName::new("what-if").map_err(fields::name_error("id"))?,
             generation: 0,
             input: number,
         },

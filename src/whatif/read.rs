@@ -1,15 +1,15 @@
 //! Reading one line, with every complaint naming its field.
 
 use std::collections::BTreeSet;
-use std::str::FromStr;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::fields::{Fields, Range, counted, missing, name_error, one_of, wrong};
 use super::{MAX_LINE_BYTES, MAX_POOLS, MAX_SAMPLES, Pool, Question, WhatIfError};
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
 use crate::health::window::Point;
-use crate::model::{Capacity, InvalidName, Mode, OnNoAdmissible, PoolName, Workload, WorkloadName, builtin_workloads};
+use crate::model::{Capacity, Mode, OnNoAdmissible, PoolName, Workload, WorkloadName, builtin_workloads};
 use crate::policy::decide::Target;
 
 /// `case` and `effective_criticality` stand in published test vectors; they say nothing here.
@@ -200,129 +200,6 @@ fn newest_age(at: &str, value: &Value, samples: usize) -> Result<Option<u64>, Wh
         newest = range.read(value).ok_or_else(|| wrong(&format!("{at}[{index}]"), value, range.allowed()))?;
     }
     Ok((!list.is_empty()).then_some(newest as u64))
-}
-
-/// An object whose fields are all known.
-struct Fields<'a> {
-    at: &'a str,
-    map: &'a Map<String, Value>,
-}
-
-impl<'a> Fields<'a> {
-    fn of(at: &'a str, value: &'a Value, known: &[&str]) -> Result<Self, WhatIfError> {
-        let map = value.as_object().ok_or_else(|| wrong(at, value, "an object".into()))?;
-        let fields = Self { at, map };
-        match map.keys().find(|name| !known.contains(&name.as_str())) {
-            None => Ok(fields),
-            Some(name) => Err(WhatIfError::Field {
-                field: fields.path(&shown(name)),
-                found: "an unknown field".into(),
-                allowed: one_of(name, known),
-            }),
-        }
-    }
-
-    fn path(&self, name: &str) -> String {
-        if self.at == "line" { name.to_owned() } else { format!("{}.{name}", self.at) }
-    }
-
-    /// The field's value; a null counts as absent.
-    fn get(&self, name: &str) -> Option<&'a Value> {
-        self.map.get(name).filter(|value| !value.is_null())
-    }
-
-    fn number(&self, name: &str, range: Range) -> Result<Option<f64>, WhatIfError> {
-        let read = |value| range.read(value).ok_or_else(|| wrong(&self.path(name), value, range.allowed()));
-        self.get(name).map(read).transpose()
-    }
-
-    fn whole(&self, name: &str, low: u32, high: u32) -> Result<Option<u32>, WhatIfError> {
-        let read = |value: &Value| {
-            let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-            let number = number.filter(|number| (low..=high).contains(number));
-            number.ok_or_else(|| wrong(&self.path(name), value, format!("a whole number, {low} to {high}")))
-        };
-        self.get(name).map(read).transpose()
-    }
-
-    fn flag(&self, name: &str) -> Result<bool, WhatIfError> {
-        let read =
-            |value: &Value| value.as_bool().ok_or_else(|| wrong(&self.path(name), value, "true or false".into()));
-        Ok(self.get(name).map(read).transpose()?.unwrap_or(false))
-    }
-
-    fn parsed<T: FromStr<Err = InvalidName>>(&self, name: &str) -> Result<Option<T>, WhatIfError> {
-        let read = |value: &Value| {
-            let text = value.as_str().ok_or_else(|| wrong(&self.path(name), value, "text".into()))?;
-            text.parse().map_err(name_error(&self.path(name)))
-        };
-        self.get(name).map(read).transpose()
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Range {
-    low: f64,
-    low_allowed: bool,
-    high: f64,
-}
-
-impl Range {
-    fn read(&self, value: &Value) -> Option<f64> {
-        let fits =
-            |number: &f64| *number <= self.high && (*number > self.low || (self.low_allowed && *number == self.low));
-        value.as_f64().filter(fits)
-    }
-
-    fn allowed(&self) -> String {
-        let low = if self.low_allowed { "at least" } else { "above" };
-        if self.high == f64::MAX {
-            format!("a number, {low} {}", self.low)
-        } else {
-            format!("a number, {low} {}, at most {}", self.low, self.high)
-        }
-    }
-}
-
-fn wrong(field: &str, found: &Value, allowed: String) -> WhatIfError {
-    WhatIfError::Field { field: field.to_owned(), found: shown(&brief(found)), allowed }
-}
-
-fn missing(field: &str, allowed: &str) -> WhatIfError {
-    WhatIfError::Field { field: field.to_owned(), found: "nothing".into(), allowed: allowed.to_owned() }
-}
-
-fn counted(field: &str, found: usize, what: &str, allowed: String) -> WhatIfError {
-    WhatIfError::Field { field: field.to_owned(), found: format!("{found} {what}"), allowed }
-}
-
-pub(super) fn name_error(field: &str) -> impl FnOnce(InvalidName) -> WhatIfError + use<> {
-    let field = field.to_owned();
-    |error| WhatIfError::Field { field, found: format!("{:?}", error.found), allowed: error.allowed.to_owned() }
-}
-
-/// A value as it stands in the line, unless it is large.
-fn brief(value: &Value) -> String {
-    match value {
-        Value::Array(list) => format!("a list of {}", list.len()),
-        Value::Object(map) => format!("an object of {} fields", map.len()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
-    }
-}
-
-fn shown(text: &str) -> String {
-    text.chars().take(80).collect()
-}
-
-/// The nearest of `known`, if one is near, and all of them.
-fn one_of(found: &str, known: &[impl AsRef<str>]) -> String {
-    // Comparing costs the product of both lengths, and no name that long is near.
-    let near = |name: &&str| found.len() <= 80 && strsim::damerau_levenshtein(found, name) <= 1 + name.len() / 4;
-    let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    let nearest =
-        names.iter().copied().filter(|name| near(&name)).min_by_key(|name| strsim::damerau_levenshtein(found, name));
-    let all = names.join(", ");
-    nearest.map_or_else(|| format!("one of {all}"), |name| format!("{name} (nearest), or one of {all}"))
 }
 
 #[cfg(test)]
