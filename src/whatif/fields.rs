@@ -122,11 +122,11 @@ fn shown(text: &str) -> String {
 
 /// The nearest of `known`, if one is near, and all of them.
 pub(super) fn one_of(found: &str, known: &[impl AsRef<str>]) -> String {
-    // Comparing costs the product of both lengths, and no name that long is near.
-    let near = |name: &&str| found.len() <= 80 && strsim::damerau_levenshtein(found, name) <= 1 + name.len() / 4;
     let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    let nearest =
-        names.iter().copied().filter(|name| near(&name)).min_by_key(|name| strsim::damerau_levenshtein(found, name));
     let all = names.join(", ");
+    // Comparing costs the product of both lengths, and nothing that long is near.
+    let distance = |name: &str| if found.len() > 80 { usize::MAX } else { strsim::damerau_levenshtein(found, name) };
+    let near = |name: &str| distance(name) <= 1 + name.len() / 4;
+    let nearest = names.into_iter().filter(|name| near(name)).min_by_key(|name| distance(name));
     nearest.map_or_else(|| format!("one of {all}"), |name| format!("{name} (nearest), or one of {all}"))
 }
