@@ -43,4 +43,6 @@ pub mod metrics;
 #[cfg(feature = "agent")]
 pub mod net;
 #[cfg(feature = "agent")]
+pub mod trace;
+#[cfg(feature = "agent")]
 pub mod transport;
