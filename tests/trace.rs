@@ -1,7 +1,7 @@
 //! Traces are read by content, and what is wrong with one is said with its place.
 
 #![cfg(feature = "agent")]
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::io::{Cursor, Read, Write};
 
