@@ -3,6 +3,7 @@
 mod audit;
 mod plan;
 mod report;
+mod show;
 mod summary;
 
 use std::path::PathBuf;
