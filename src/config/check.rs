@@ -1,0 +1,343 @@
+//! Ranges, and rules across keys.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{Config, EngineKind, FaultsConfig, Mover, Problem, RailConfig, format_size};
+use crate::health::Thresholds;
+use crate::model::{BackendKind, NodeName, PAGE_BYTES, Role};
+use crate::policy::Profile;
+
+const MAX_SEEDS: usize = 64;
+const MAX_RAILS: usize = 64;
+const MAX_WORKLOADS: usize = 256;
+const MAX_FAULT_PEERS: usize = 1024;
+const MAX_ARENA_BYTES: u64 = 64 << 40;
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Everything that is wrong with `config`.
+pub(super) fn check(config: &Config) -> Vec<Problem> {
+    let mut checks = Checks::default();
+    node(&mut checks, config);
+    mesh(&mut checks, config);
+    tls(&mut checks, config);
+    api(&mut checks, config);
+    decode(&mut checks, config);
+    rails(&mut checks, config);
+    probe(&mut checks, config);
+    policy(&mut checks, config);
+    transfer(&mut checks, config);
+    arena(&mut checks, config);
+    checks.between("metrics.max_paths", config.metrics.max_paths, 0, 100_000);
+    checks.0
+}
+
+#[derive(Default)]
+struct Checks(Vec<Problem>);
+
+impl Checks {
+    fn refuse(&mut self, key: impl Into<String>, detail: impl Into<String>) {
+        self.0.push(Problem { line: None, key: key.into(), detail: detail.into() });
+    }
+
+    fn require(&mut self, holds: bool, key: &str, detail: impl FnOnce() -> String) {
+        if !holds {
+            self.refuse(key, detail());
+        }
+    }
+
+    /// NaN is between nothing.
+    fn between<T: PartialOrd + Display>(&mut self, key: &str, found: T, least: T, most: T) {
+        self.require(found >= least && found <= most, key, || format!("found {found}, allowed {least} to {most}"));
+    }
+
+    fn above<T: PartialOrd + Display>(&mut self, key: &str, found: T, floor: T, most: T) {
+        self.require(found > floor && found <= most, key, || {
+            format!("found {found}, allowed above {floor}, at most {most}")
+        });
+    }
+
+    fn lasts(&mut self, key: &str, found: Duration, least: Duration, most: Duration) {
+        self.require(found >= least && found <= most, key, || {
+            let show = humantime::format_duration;
+            format!("found {}, allowed {} to {}", show(found), show(least), show(most))
+        });
+    }
+
+    fn measures(&mut self, key: &str, found: u64, least: u64, most: u64) {
+        self.require(found >= least && found <= most, key, || {
+            format!("found {}, allowed {} to {}", format_size(found), format_size(least), format_size(most))
+        });
+    }
+
+    fn at_most(&mut self, key: &str, found: usize, most: usize) {
+        self.require(found <= most, key, || format!("found {found} entries, allowed at most {most}"));
+    }
+}
+
+fn node(checks: &mut Checks, config: &Config) {
+    if NodeName::new(&config.node.cluster).is_err() {
+        checks.refuse(
+            "node.cluster",
+            format!("found {:?}, allowed 1 to 64 letters, digits, '-', '_' or '.'", config.node.cluster),
+        );
+    }
+    let roles = &config.node.roles;
+    checks.require(!roles.is_empty(), "node.roles", || "found none, allowed prefill, decode, router".to_owned());
+    let repeated = (1..roles.len()).any(|index| roles.iter().take(index).any(|role| Some(role) == roles.get(index)));
+    checks.require(!repeated, "node.roles", || "found a role twice, allowed each at most once".to_owned());
+    checks.require(!config.node.data_dir.as_os_str().is_empty(), "node.data_dir", || {
+        "found \"\", allowed the path of a folder".to_owned()
+    });
+}
+
+fn mesh(checks: &mut Checks, config: &Config) {
+    let mesh = &config.mesh;
+    match mesh.advertise {
+        None => checks.require(!mesh.bind.ip().is_unspecified(), "mesh.advertise", || {
+            format!(
+                "the key is missing: mesh.bind is {}, which tells others nothing; name a concrete address",
+                mesh.bind
+            )
+        }),
+        Some(address) => {
+            checks.require(!address.ip().is_unspecified() && address.port() != 0, "mesh.advertise", || {
+                format!("found {address}, allowed a concrete address and port that others can reach")
+            })
+        }
+    }
+    checks.at_most("mesh.seeds", mesh.seeds.len(), MAX_SEEDS);
+    for (index, seed) in mesh.seeds.iter().enumerate() {
+        checks.require(is_host_and_port(seed), &format!("mesh.seeds[{index}]"), || {
+            format!("found {:?}, allowed HOST:PORT", seed.chars().take(80).collect::<String>())
+        });
+    }
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return address.port() != 0 && !address.ip().is_unspecified();
+    }
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let host_ok = (1..=253).contains(&host.len())
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    host_ok && port.parse::<u16>().is_ok_and(|port| port != 0)
+}
+
+fn tls(checks: &mut Checks, config: &Config) {
+    let tls = &config.tls;
+    let files = [("tls.ca", &tls.ca), ("tls.cert", &tls.cert), ("tls.key", &tls.key)];
+    let given = files.iter().filter(|(_, path)| path.is_some()).count();
+    if tls.dev {
+        checks.require(given == 0, "tls.dev", || {
+            "found true beside tls.ca, tls.cert or tls.key; allowed either dev = true or the three files".to_owned()
+        });
+        let far = !config.mesh.bind.ip().is_loopback() || config.rails.iter().any(|rail| !rail.bind.ip().is_loopback());
+        checks.require(!far || tls.allow_insecure_dev, "tls.dev", || {
+            "found true while mesh.bind or a rail is not on loopback; make certificates with `seamctl certs`, \
+             or set tls.allow_insecure_dev = true to accept that anyone with the folder can join"
+                .to_owned()
+        });
+    } else if given == 0 {
+        checks.refuse("tls", "found neither dev = true nor the files ca, cert and key; make them with `seamctl certs`");
+    } else {
+        for (key, _) in files.iter().filter(|(_, path)| path.is_none()) {
+            checks.refuse(*key, "the key is missing: ca, cert and key belong together");
+        }
+    }
+    checks.require(tls.dev || tls.dev_dir.is_none(), "tls.dev_dir", || {
+        "found without dev = true; it has no meaning then".to_owned()
+    });
+}
+
+fn api(checks: &mut Checks, config: &Config) {
+    let api = &config.api;
+    checks.require(api.bind.ip().is_loopback() || api.token_file.is_some(), "api.token_file", || {
+        format!("the key is missing: api.bind is {}, not loopback, so callers must show a token", api.bind)
+    });
+}
+
+fn decode(checks: &mut Checks, config: &Config) {
+    let Some(decode) = &config.decode else {
+        checks.require(!config.has_role(Role::Decode), "decode", || {
+            "the section is missing: node.roles names decode".to_owned()
+        });
+        return;
+    };
+    checks.require(config.has_role(Role::Decode), "decode", || {
+        "found the section, but node.roles does not name decode".to_owned()
+    });
+    checks.between("decode.max_sessions", decode.max_sessions, 1, 1_000_000);
+    checks.above("decode.soft_fraction", decode.soft_fraction, 0.0, 1.0);
+    checks.measures("decode.kv_bytes", decode.kv_bytes, PAGE_BYTES, MAX_ARENA_BYTES);
+    match decode.engine.kind {
+        EngineKind::Static | EngineKind::Api => {
+            checks.require(decode.engine.url.is_none(), "decode.engine.url", || {
+                "found for a kind that is not asked over HTTP; allowed only with vllm or sglang".to_owned()
+            });
+        }
+        EngineKind::Vllm | EngineKind::Sglang => {
+            checks.refuse("decode.engine.kind", "not available in this version; allowed static, api");
+        }
+    }
+    if let (Mover::Seam, Some(arena)) = (config.transfer.mover, &config.arena) {
+        checks.require(decode.kv_bytes <= arena.size, "decode.kv_bytes", || {
+            format!("found {}, allowed at most arena.size, {}", format_size(decode.kv_bytes), format_size(arena.size))
+        });
+    }
+}
+
+fn rails(checks: &mut Checks, config: &Config) {
+    checks.at_most("rails", config.rails.len(), MAX_RAILS);
+    let moves = config.has_role(Role::Prefill) || config.has_role(Role::Decode) && config.transfer.mover == Mover::Seam;
+    checks.require(!moves || !config.rails.is_empty(), "rails", || {
+        "found none; a prefill host, and a decode host to which Seam moves bytes, need at least one".to_owned()
+    });
+    let mut names = BTreeSet::new();
+    for (index, rail) in config.rails.iter().enumerate() {
+        let key = |name: &str| format!("rails[{index}].{name}");
+        checks.require(names.insert(&rail.name), &key("name"), || {
+            format!("found {} a second time; names are unique on a host", rail.name)
+        });
+        checks.require(matches!(rail.backend, BackendKind::Quic | BackendKind::Mock), &key("backend"), || {
+            format!("{} is not available in this build; allowed quic, mock", rail.backend)
+        });
+        checks.require(!rail.bind.ip().is_unspecified(), &key("bind"), || {
+            format!("found {}, allowed a concrete address: peers are told it", rail.bind)
+        });
+        checks.above(&key("bandwidth_gbps"), rail.bandwidth_gbps, 0.0, 100_000.0);
+        if let Some(faults) = &rail.faults {
+            check_faults(checks, &key("faults"), rail, faults);
+        }
+    }
+}
+
+fn check_faults(checks: &mut Checks, key: &str, rail: &RailConfig, faults: &FaultsConfig) {
+    checks.require(rail.may_have_faults(), key, || {
+        format!("found on a {} rail; allowed on a mock rail, or with allow_faults = true", rail.backend)
+    });
+    for (name, detail) in faults.problems() {
+        checks.refuse(format!("{key}.{name}"), detail);
+    }
+}
+
+impl RailConfig {
+    /// Whether faults may be switched on, at start or at run time.
+    #[must_use]
+    pub fn may_have_faults(&self) -> bool {
+        self.allow_faults || self.backend == BackendKind::Mock
+    }
+}
+
+impl FaultsConfig {
+    /// Every number out of its range: the key, what was found and what is allowed.
+    #[must_use]
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut checks = Checks::default();
+        checks.between("base_ms", self.base_ms, 0.0, 60_000.0);
+        if let Some(gbps) = self.bandwidth_gbps {
+            checks.above("bandwidth_gbps", gbps, 0.0, 100_000.0);
+        }
+        checks.between("seed", self.seed, 0, i64::MAX as u64);
+        checks.at_most("peers", self.peers.len(), MAX_FAULT_PEERS);
+        const KEYS: [&str; 4] = ["base_ms", "bandwidth_gbps", "seed", "peers"];
+        let key = |found: &str| KEYS.into_iter().find(|key| *key == found).unwrap_or("mode");
+        checks.0.into_iter().map(|problem| (key(&problem.key), problem.detail)).collect()
+    }
+}
+
+fn probe(checks: &mut Checks, config: &Config) {
+    checks.lasts("probe.interval", config.probe.interval, SECOND / 100, HOUR);
+    checks.measures("probe.payload", config.probe.payload, 1, 1 << 20);
+    checks.between("probe.budget_per_s", config.probe.budget_per_s, 1, 100_000);
+}
+
+fn policy(checks: &mut Checks, config: &Config) {
+    let policy = &config.policy;
+    checks.require(policy.profile == Profile::Reference, "policy.profile", || {
+        "mesh is not available yet; allowed: reference".to_owned()
+    });
+    checks.between("policy.max_excluded_fraction", policy.max_excluded_fraction, 0.0, 1.0);
+    thresholds(checks, &policy.thresholds);
+    checks.at_most("policy.workloads", policy.workloads.len(), MAX_WORKLOADS);
+    let mut names = BTreeSet::new();
+    for (index, workload) in policy.workloads.iter().enumerate() {
+        let key = format!("policy.workloads[{index}]");
+        checks.require(names.insert(&workload.name), &format!("{key}.name"), || {
+            format!("found {} a second time; a class is configured once", workload.name)
+        });
+        if let Err(detail) = workload.workload().validate() {
+            let (name, detail) = detail.split_once(": ").unwrap_or(("name", &detail));
+            checks.refuse(format!("{key}.{}", name.trim_end_matches("_ms")), detail);
+        }
+    }
+}
+
+fn thresholds(checks: &mut Checks, found: &Thresholds) {
+    let key = |name: &str| format!("policy.thresholds.{name}");
+    for (name, value) in [
+        ("latency_degraded_ms", found.latency_degraded_ms),
+        ("latency_restricted_ms", found.latency_restricted_ms),
+        ("latency_quarantine_ms", found.latency_quarantine_ms),
+        ("jitter_degraded_ms", found.jitter_degraded_ms),
+        ("jitter_restricted_ms", found.jitter_restricted_ms),
+    ] {
+        checks.above(&key(name), value, 0.0, 1e9);
+    }
+    for (name, value) in [
+        ("drop_degraded", found.drop_degraded),
+        ("drop_restricted", found.drop_restricted),
+        ("drop_quarantine", found.drop_quarantine),
+        ("default_soft_capacity_fraction", found.default_soft_capacity_fraction),
+    ] {
+        checks.above(&key(name), value, 0.0, 1.0);
+    }
+    for (name, value) in [
+        ("prs_reject_threshold", found.prs_reject_threshold),
+        ("w_latency", found.w_latency),
+        ("w_jitter", found.w_jitter),
+        ("w_drop", found.w_drop),
+    ] {
+        checks.between(&key(name), value, 0.0, 1.0);
+    }
+    for (name, value) in [
+        ("persistence_to_escalate", found.persistence_to_escalate),
+        ("clean_to_restore", found.clean_to_restore),
+        ("clean_to_healthy", found.clean_to_healthy),
+    ] {
+        checks.between(&key(name), value, 1, 10_000);
+    }
+    checks.between(&key("candidate_window"), found.candidate_window, 1, 60);
+    checks.between(&key("default_pool_capacity"), found.default_pool_capacity, 1, 1_000_000);
+    checks.above(&key("fae_cluster_scale"), found.fae_cluster_scale, 0.0, 1e9);
+    checks.above(&key("fae_max"), found.fae_max, 0.0, 1e9);
+}
+
+fn transfer(checks: &mut Checks, config: &Config) {
+    let transfer = &config.transfer;
+    checks.lasts("transfer.budget", transfer.budget, SECOND / 1000, HOUR);
+    checks.between("transfer.attempts", transfer.attempts, 1, 16);
+    checks.lasts("transfer.lease_ttl", transfer.lease_ttl, SECOND / 10, HOUR);
+    checks.lasts("transfer.fence_max", transfer.fence_max, SECOND / 10, HOUR);
+}
+
+fn arena(checks: &mut Checks, config: &Config) {
+    let Some(arena) = &config.arena else {
+        let needed =
+            config.transfer.mover == Mover::Seam && (config.has_role(Role::Decode) || config.has_role(Role::Prefill));
+        checks.require(!needed, "arena", || {
+            "the section is missing: transfer.mover is seam, so prefill and decode hosts need one".to_owned()
+        });
+        return;
+    };
+    checks.measures("arena.size", arena.size, PAGE_BYTES, MAX_ARENA_BYTES);
+    checks.require(arena.size % PAGE_BYTES == 0, "arena.size", || {
+        format!("found {}, allowed whole pages of {}", format_size(arena.size), format_size(PAGE_BYTES))
+    });
+    checks.require(!arena.path.as_os_str().is_empty(), "arena.path", || {
+        "found \"\", allowed the path of a file".to_owned()
+    });
+}
