@@ -1,6 +1,8 @@
 //! The main job on one machine: real agents on loopback, a request stream, one path turning gray.
 
 mod audit;
+mod book;
+mod host;
 mod plan;
 mod report;
 mod show;
