@@ -4,14 +4,20 @@
 //! Sample ──▶ plausible? late? ──▶ size-free latency ──▶ window ──▶ GFS ──▶ state ──▶ PathReport
 //! ```
 
+mod core;
+mod sample;
 pub mod score;
 pub mod state;
+mod track;
 pub mod window;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::core::{HealthCore, PathSnapshot, Snapshot};
 use crate::model::{PathHealth, PathId, PathSpec, PathState};
+pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS};
 pub use score::Thresholds;
+pub use track::Track;
 
 /// Who took a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +54,7 @@ pub struct Sample {
     pub outcome: SampleOutcome,
     /// From the first byte sent to the answer, in milliseconds, at least 0.
     pub elapsed_ms: f64,
-    /// Bytes moved.
+    /// Bytes moved; 0 if none arrived.
     pub bytes: u64,
     /// Bytes of this host's own that shared the rail meanwhile, the sample's own not counted.
     pub inflight_bytes: u64,
@@ -59,11 +65,11 @@ pub struct Sample {
 /// What the shell tells the health core.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Input {
-    /// The rules, at start and after a change.
+    /// The rules, at start and after a change. Paths already known stay, even above a smaller limit.
     Configure(Settings),
-    /// A path exists, or its bandwidth changed.
+    /// A path exists, or its bandwidth changed; its samples stay.
     PathUp(PathSpec),
-    /// A path exists no longer.
+    /// A path exists no longer; what was known of it is forgotten.
     PathGone(PathId),
     /// A measurement.
     Sample(Sample),
@@ -85,13 +91,15 @@ pub enum Output {
         /// After.
         to: PathState,
     },
-    /// A sample was not used.
+    /// A sample or a path was not used.
     Discarded {
         /// The path that it named.
         path: PathId,
         /// Why.
         reason: Discard,
     },
+    /// A configuration was not used; the earlier one holds.
+    Refused(InvalidSettings),
 }
 
 /// A numbered snapshot of one path.
@@ -99,14 +107,14 @@ pub enum Output {
 pub struct PathReport {
     /// The path.
     pub path: PathId,
-    /// Counts the reports of this path in this life.
+    /// Counts the reports of this core: of two reports of a path, the later has the larger number.
     pub version: u64,
     /// What is known.
     pub health: PathHealth,
 }
 
 crate::model::coded!(
-    /// Why a sample was not used.
+    /// Why a sample or a path was not used.
     Discard {
         /// A number is NaN, infinite or negative.
         Invalid = "invalid",
@@ -126,8 +134,48 @@ crate::model::coded!(
 pub struct Settings {
     /// Weights and limits of GFS and of the path state.
     pub thresholds: Thresholds,
-    /// A sample taken while this host was later than this is discarded, in milliseconds.
+    /// A sample taken while this host was later than this is discarded, in milliseconds, at least 0.
     pub max_late_ms: f64,
-    /// Paths kept at most.
+    /// Paths kept at most, 1 to [`MAX_PATHS`].
     pub max_paths: usize,
+}
+
+/// The largest [`Settings::max_paths`]: some 100 MB of samples.
+pub const MAX_PATHS: usize = 65_536;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { thresholds: Thresholds::default(), max_late_ms: 20.0, max_paths: 8192 }
+    }
+}
+
+impl Settings {
+    /// Checks every number against its range.
+    ///
+    /// # Errors
+    /// Names the first field out of range, what was found and what is allowed.
+    pub fn validate(&self) -> Result<(), InvalidSettings> {
+        self.thresholds.validate()?;
+        if !(self.max_late_ms.is_finite() && self.max_late_ms >= 0.0) {
+            return Err(InvalidSettings::MaxLate(self.max_late_ms));
+        }
+        if !(1..=MAX_PATHS).contains(&self.max_paths) {
+            return Err(InvalidSettings::MaxPaths(self.max_paths));
+        }
+        Ok(())
+    }
+}
+
+/// A setting outside its range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InvalidSettings {
+    /// A threshold.
+    #[error("thresholds.{0}")]
+    Threshold(#[from] score::ThresholdError),
+    /// [`Settings::max_late_ms`].
+    #[error("max_late_ms: found {0}, allowed a finite number of at least 0")]
+    MaxLate(f64),
+    /// [`Settings::max_paths`].
+    #[error("max_paths: found {0}, allowed 1 to {MAX_PATHS}")]
+    MaxPaths(usize),
 }

@@ -2,6 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::window::WindowStats;
+
+/// What a path that is both slow and lossy costs on top of each alone.
+pub const LATENCY_DROP_INTERACTION: f64 = 0.15;
+
+/// Gray Failure Score in [0, 1]: how far the window's latency, jitter and drops are on their way to
+/// quarantine, weighted; 0 with no sample.
+#[must_use]
+pub fn gfs(thresholds: &Thresholds, stats: &WindowStats) -> f64 {
+    if stats.sample_count == 0 {
+        return 0.0;
+    }
+    let latency = (stats.p99_latency_ms / thresholds.latency_quarantine_ms).min(1.0);
+    let jitter = (stats.jitter_ms / (2.0 * thresholds.jitter_restricted_ms)).min(1.0);
+    let drop = (stats.mean_drop_rate / thresholds.drop_quarantine).min(1.0);
+    let weighted = thresholds.w_latency * latency + thresholds.w_jitter * jitter + thresholds.w_drop * drop;
+    (weighted + LATENCY_DROP_INTERACTION * latency * drop).min(1.0)
+}
+
 /// Every number of the reference policy, under the names that the published prototype uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -71,6 +90,189 @@ impl Default for Thresholds {
             w_drop: 0.25,
             fae_cluster_scale: 100.0,
             fae_max: 10.0,
+        }
+    }
+}
+
+/// One threshold: its name, its range, and how to read and set it.
+#[derive(Clone, Copy, Debug)]
+pub struct ThresholdField {
+    /// The name in configuration and input.
+    pub name: &'static str,
+    /// `ms`, or empty for a plain number.
+    pub unit: &'static str,
+    low: f64,
+    low_allowed: bool,
+    high: f64,
+    whole: bool,
+    read: fn(&Thresholds) -> f64,
+    write: fn(&mut Thresholds, f64),
+}
+
+impl ThresholdField {
+    /// The field of this name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        Self::ALL.iter().find(|field| field.name == name)
+    }
+
+    /// The value in `thresholds`.
+    #[must_use]
+    pub fn get(&self, thresholds: &Thresholds) -> f64 {
+        (self.read)(thresholds)
+    }
+
+    /// Sets the value in `thresholds`.
+    ///
+    /// # Errors
+    /// Names the field, what was found and what is allowed; `thresholds` is as before.
+    pub fn set(&self, thresholds: &mut Thresholds, value: f64) -> Result<(), ThresholdError> {
+        self.check(value)?;
+        (self.write)(thresholds, value);
+        Ok(())
+    }
+
+    /// The range in words, without the unit.
+    #[must_use]
+    pub fn allowed(&self) -> String {
+        let low = if self.low_allowed { "at least" } else { "above" };
+        let whole = if self.whole { "whole, " } else { "" };
+        format!("{whole}{low} {}, at most {}", self.low, self.high)
+    }
+
+    fn check(&self, value: f64) -> Result<(), ThresholdError> {
+        let above = value > self.low || (self.low_allowed && value == self.low);
+        if above && value <= self.high && (!self.whole || libm::trunc(value) == value) {
+            return Ok(());
+        }
+        Err(ThresholdError { field: self.name, found: value, allowed: self.allowed() })
+    }
+}
+
+/// A threshold outside its range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{field}: found {found}, allowed {allowed}")]
+pub struct ThresholdError {
+    /// The field.
+    pub field: &'static str,
+    /// What was found.
+    pub found: f64,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+macro_rules! real {
+    ($name:ident, $unit:literal, $low_allowed:literal $low:literal .. $high:expr) => {
+        ThresholdField {
+            name: stringify!($name),
+            unit: $unit,
+            low: $low,
+            low_allowed: $low_allowed,
+            high: $high,
+            whole: false,
+            read: |thresholds| thresholds.$name,
+            write: |thresholds, value| thresholds.$name = value,
+        }
+    };
+}
+
+macro_rules! whole {
+    ($name:ident, $high:expr) => {
+        ThresholdField {
+            name: stringify!($name),
+            unit: "",
+            low: 1.0,
+            low_allowed: true,
+            high: $high,
+            whole: true,
+            read: |thresholds| f64::from(thresholds.$name),
+            // The range is checked before, so the conversion is exact.
+            write: |thresholds, value| thresholds.$name = value as u32,
+        }
+    };
+}
+
+const HOUR_MS: f64 = 3_600_000.0;
+
+impl ThresholdField {
+    /// Every threshold, in the order of the struct.
+    pub const ALL: &'static [Self] = &[
+        real!(latency_degraded_ms, "ms", false 0.0..HOUR_MS),
+        real!(latency_restricted_ms, "ms", false 0.0..HOUR_MS),
+        real!(latency_quarantine_ms, "ms", false 0.0..HOUR_MS),
+        real!(jitter_degraded_ms, "ms", false 0.0..HOUR_MS),
+        real!(jitter_restricted_ms, "ms", false 0.0..HOUR_MS),
+        real!(drop_degraded, "", false 0.0..1.0),
+        real!(drop_restricted, "", false 0.0..1.0),
+        real!(drop_quarantine, "", false 0.0..1.0),
+        whole!(persistence_to_escalate, 1000.0),
+        whole!(clean_to_restore, 1000.0),
+        whole!(clean_to_healthy, 1000.0),
+        whole!(candidate_window, super::window::WINDOW_SAMPLES as f64),
+        real!(prs_reject_threshold, "", true 0.0..1.0),
+        whole!(default_pool_capacity, 1_000_000.0),
+        real!(default_soft_capacity_fraction, "", false 0.0..1.0),
+        real!(w_latency, "", true 0.0..1.0),
+        real!(w_jitter, "", true 0.0..1.0),
+        real!(w_drop, "", true 0.0..1.0),
+        real!(fae_cluster_scale, "", false 0.0..1_000_000_000.0),
+        real!(fae_max, "", false 0.0..1_000_000.0),
+    ];
+}
+
+impl Thresholds {
+    /// Checks every threshold against its range.
+    ///
+    /// # Errors
+    /// Names the first field out of range, what was found and what is allowed.
+    pub fn validate(&self) -> Result<(), ThresholdError> {
+        ThresholdField::ALL.iter().try_for_each(|field| field.check(field.get(self)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(p99_latency_ms: f64, jitter_ms: f64, mean_drop_rate: f64) -> WindowStats {
+        WindowStats { p99_latency_ms, jitter_ms, mean_drop_rate, sample_count: 10 }
+    }
+
+    #[test]
+    fn gfs_weighs_each_term_and_adds_their_interaction() {
+        let thresholds = Thresholds::default();
+        assert_eq!(gfs(&thresholds, &stats(20.0, 0.0, 0.0)), 0.225);
+        assert_eq!(gfs(&thresholds, &stats(0.0, 8.0, 0.0)), 0.15);
+        assert_eq!(gfs(&thresholds, &stats(0.0, 0.0, 0.025)), 0.125);
+        let both = gfs(&thresholds, &stats(20.0, 0.0, 0.025));
+        assert!((both - (0.225 + 0.125 + 0.0375)).abs() < 1e-12, "{both}");
+        assert_eq!(gfs(&thresholds, &stats(1e9, 1e9, 1.0)), 1.0);
+        assert_eq!(gfs(&thresholds, &WindowStats { sample_count: 0, ..stats(40.0, 0.0, 0.0) }), 0.0);
+    }
+
+    #[test]
+    fn the_defaults_are_in_range_and_what_is_not_is_named() {
+        Thresholds::default().validate().unwrap();
+        let bad = Thresholds { latency_quarantine_ms: f64::NAN, ..Thresholds::default() };
+        let error = bad.validate().unwrap_err().to_string();
+        assert_eq!(error, "latency_quarantine_ms: found NaN, allowed above 0, at most 3600000");
+        let bad = Thresholds { candidate_window: 61, ..Thresholds::default() };
+        let error = bad.validate().unwrap_err().to_string();
+        assert_eq!(error, "candidate_window: found 61, allowed whole, at least 1, at most 60");
+    }
+
+    #[test]
+    fn each_field_sets_the_threshold_of_its_name() {
+        let before = serde_json::to_value(Thresholds::default()).unwrap();
+        assert_eq!(before.as_object().unwrap().len(), ThresholdField::ALL.len());
+        for field in ThresholdField::ALL {
+            let mut changed = Thresholds::default();
+            field.set(&mut changed, 1.0).unwrap();
+            let after = serde_json::to_value(&changed).unwrap();
+            assert_eq!(after[field.name].as_f64(), Some(1.0));
+            for (name, value) in before.as_object().unwrap() {
+                assert!(name == field.name || after[name] == *value, "{} moved {name}", field.name);
+            }
         }
     }
 }

@@ -37,6 +37,12 @@ impl PathState {
             Self::Quarantined => 1.0,
         }
     }
+
+    /// Whether a path in this state carries any work at all.
+    #[must_use]
+    pub fn carries(self) -> bool {
+        !matches!(self, Self::QuarantineCandidate | Self::Quarantined)
+    }
 }
 
 /// Whose samples speak for a path.

@@ -1,0 +1,112 @@
+//! From a raw measurement to a sample that counts, or a reason why it does not.
+
+use super::window::Point;
+use super::{Discard, Sample, SampleOutcome, Settings};
+
+/// Nothing on a path takes longer than a day, in milliseconds: a larger number is a broken clock.
+pub const MAX_ELAPSED_MS: f64 = 86_400_000.0;
+
+/// From this wire time on, in milliseconds, a sample's speed is judged: below, the noise of the
+/// measurement is as large as what is measured.
+pub const MIN_WIRE_MS: f64 = 0.1;
+
+/// Checks `sample` and takes out of its latency what its own bytes, and this host's other bytes in
+/// flight, explain on a rail of `bandwidth_gbps`.
+pub(super) fn admit(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -> Result<Point, Discard> {
+    let valid = |number: f64| number.is_finite() && number >= 0.0;
+    if !valid(sample.elapsed_ms) || !valid(sample.late_ms) {
+        return Err(Discard::Invalid);
+    }
+    if sample.elapsed_ms > MAX_ELAPSED_MS {
+        return Err(Discard::Implausible);
+    }
+    if sample.late_ms > settings.max_late_ms {
+        return Err(Discard::Late);
+    }
+    let alone_ms = wire_ms(sample.bytes as f64, bandwidth_gbps);
+    // What failed may have failed sooner than the bytes could move; what worked cannot. Half the
+    // wire time leaves room for a bandwidth that is configured too low.
+    if sample.outcome == SampleOutcome::Ok && alone_ms >= MIN_WIRE_MS && sample.elapsed_ms < alone_ms / 2.0 {
+        return Err(Discard::Implausible);
+    }
+    // bytes / (bandwidth * bytes / (bytes + inflight)): at its fair share the sample takes as long
+    // as all bytes together take alone.
+    let explained_ms = wire_ms(sample.bytes as f64 + sample.inflight_bytes as f64, bandwidth_gbps);
+    Ok(Point {
+        latency_ms: (sample.elapsed_ms - explained_ms).max(0.0),
+        drop_rate: match sample.outcome {
+            SampleOutcome::Ok => 0.0,
+            SampleOutcome::Lost | SampleOutcome::Failed => 1.0,
+        },
+        bytes: sample.bytes,
+    })
+}
+
+fn wire_ms(bytes: f64, bandwidth_gbps: f64) -> f64 {
+    bytes * 8.0 / (bandwidth_gbps * 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::SampleKind;
+
+    fn sample(elapsed_ms: f64, bytes: u64) -> Sample {
+        Sample {
+            path: "p0>d0/r0/quic".parse().unwrap(),
+            kind: SampleKind::Probe,
+            outcome: SampleOutcome::Ok,
+            elapsed_ms,
+            bytes,
+            inflight_bytes: 0,
+            late_ms: 0.0,
+        }
+    }
+
+    fn point(sample: &Sample) -> Result<Point, Discard> {
+        admit(&Settings::default(), 8.0, sample)
+    }
+
+    #[test]
+    fn the_bytes_own_time_on_the_wire_is_no_latency() {
+        // 8 Gb/s is a megabyte a millisecond.
+        assert_eq!(point(&sample(12.0, 10_000_000)).unwrap().latency_ms, 2.0);
+        assert_eq!(point(&sample(12.0, 0)).unwrap().latency_ms, 12.0);
+        assert_eq!(point(&sample(9.0, 10_000_000)).unwrap().latency_ms, 0.0);
+    }
+
+    #[test]
+    fn delay_that_other_bytes_in_flight_explain_is_no_latency() {
+        let shared = Sample { inflight_bytes: 10_000_000, ..sample(22.0, 10_000_000) };
+        assert_eq!(point(&shared).unwrap().latency_ms, 2.0);
+    }
+
+    #[test]
+    fn what_was_lost_or_failed_counts_as_dropped_with_the_latency_as_measured() {
+        for outcome in [SampleOutcome::Lost, SampleOutcome::Failed] {
+            let found = point(&Sample { outcome, ..sample(250.0, 0) }).unwrap();
+            assert_eq!((found.latency_ms, found.drop_rate), (250.0, 1.0));
+        }
+    }
+
+    #[test]
+    fn invalid_implausible_and_late_samples_are_discarded() {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.001] {
+            assert_eq!(point(&sample(bad, 64)), Err(Discard::Invalid));
+            assert_eq!(point(&Sample { late_ms: bad, ..sample(1.0, 64) }), Err(Discard::Invalid));
+        }
+        assert_eq!(point(&sample(86_400_001.0, 64)), Err(Discard::Implausible));
+        assert!(point(&sample(86_400_000.0, 64)).is_ok());
+        assert_eq!(point(&sample(4.9, 10_000_000)), Err(Discard::Implausible));
+        assert!(point(&sample(5.1, 10_000_000)).is_ok());
+        assert_eq!(point(&Sample { late_ms: 20.1, ..sample(1.0, 64) }), Err(Discard::Late));
+        assert!(point(&Sample { late_ms: 20.0, ..sample(1.0, 64) }).is_ok());
+    }
+
+    #[test]
+    fn small_samples_and_failures_may_be_faster_than_the_wire() {
+        assert!(point(&sample(0.0, 64)).is_ok());
+        let refused = Sample { outcome: SampleOutcome::Failed, ..sample(0.2, 10_000_000) };
+        assert_eq!(point(&refused).unwrap().drop_rate, 1.0);
+    }
+}
