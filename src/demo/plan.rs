@@ -15,7 +15,7 @@ pub(crate) const LARGEST_BYTES: u64 = 4 * 1024 * 1024;
 /// KV blocks, as a paged prefill engine has them.
 pub(crate) const BLOCK_BYTES: u64 = 512 * 1024;
 /// Requests whose KV caches a prefill arena holds at once.
-pub(crate) const SLOTS: usize = 64;
+pub(crate) const SLOTS: usize = 32;
 /// One output token takes this long at speedup 1.
 pub(crate) const TOKEN_TIME_MS: f64 = 20.0;
 /// The mean share of the sessions that the stream keeps busy.
@@ -138,7 +138,7 @@ impl Plan {
             token_time_ms,
             slot_bytes,
             prefill_arena_bytes: slot_bytes * SLOTS as u64,
-            decode_arena_bytes: busy.clamp(8 * slot_bytes, 1024 * MIB).next_multiple_of(MIB),
+            decode_arena_bytes: busy.clamp(8 * slot_bytes, 256 * MIB).next_multiple_of(MIB),
             requests,
         }
     }
@@ -224,8 +224,8 @@ mod tests {
         let burst: Vec<_> = (0..2_000).map(|_| request(0.0, 100_000, 5)).collect();
         let plan = plan(&Options::default(), &burst);
         assert_eq!(plan.slot_bytes, LARGEST_BYTES);
-        assert_eq!(plan.decode_arena_bytes, 1024 * MIB);
-        assert_eq!(plan.prefill_arena_bytes, 256 * MIB);
+        assert_eq!(plan.decode_arena_bytes, 256 * MIB);
+        assert_eq!(plan.prefill_arena_bytes, 128 * MIB);
     }
 
     #[test]
