@@ -35,6 +35,8 @@ pub mod agent;
 #[cfg(feature = "agent")]
 pub mod arena;
 #[cfg(feature = "agent")]
+pub mod client;
+#[cfg(feature = "agent")]
 pub mod config;
 #[cfg(feature = "agent")]
 pub mod demo;

@@ -1,6 +1,8 @@
 //! The configuration file: what is accepted, how it is refused, and that the files and the
 //! documentation beside it say the same.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
