@@ -43,10 +43,6 @@ impl Book {
         self.start.elapsed().as_secs_f64() * 1_000.0
     }
 
-    pub(crate) fn start(&self) -> Instant {
-        self.start
-    }
-
     fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

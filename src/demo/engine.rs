@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::book::Book;
 use super::plan::Plan;
 use super::source::read_back;
-use crate::api::{Arrival, CapacityReport};
+use crate::api::{Arrival, CapacityReport, Done};
 use crate::arena::Arena;
 use crate::client::Client;
 use crate::model::{Lease, LeaseId};
@@ -35,12 +35,12 @@ pub(crate) struct Engine {
     sessions: Sessions,
     readings: Readings,
     /// Hashing, releases, reports: as many as there are sessions, and two.
-    work: JoinSet<Done>,
+    work: JoinSet<Worked>,
     reporting: bool,
 }
 
 /// What a piece of background work leads to.
-enum Done {
+enum Worked {
     /// The bytes of a session were read back.
     Adopted(LeaseId, Duration),
     Reported,
@@ -63,7 +63,7 @@ impl Engine {
 
     /// Works until `stop`.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut arrivals = match self.client.arrivals().await {
+        let mut arrivals = match self.client.events("/v1/arrivals").await {
             Ok(arrivals) => arrivals,
             Err(error) => return self.book.error(error),
         };
@@ -74,17 +74,19 @@ impl Engine {
             tokio::select! {
                 () = stop.cancelled() => return,
                 arrival = arrivals.next() => match arrival {
-                    Some(Ok(arrival)) => self.adopt(arrival),
-                    Some(Err(error)) => self.book.error(error),
-                    None if stop.is_cancelled() => return,
-                    None => return self.book.error("a stream of arrivals ended"),
+                    Ok(Some(event)) => match event.json() {
+                        Ok(arrival) => self.adopt(arrival),
+                        Err(error) => self.book.error(format!("an event that is no arrival: {error}")),
+                    },
+                    Ok(None) => return self.book.error("a stream of arrivals ended"),
+                    Err(error) => return self.book.error(error),
                 },
                 () = sleep_until(next_end.unwrap_or_else(Instant::now)), if next_end.is_some() => self.end_sessions(),
                 _ = readings.tick() => self.read(),
                 Some(done) = self.work.join_next() => match done {
-                    Ok(Done::Adopted(lease, length)) => self.sessions.begin(lease, Instant::now() + length),
-                    Ok(Done::Reported) => self.reporting = false,
-                    Ok(Done::Released) => {}
+                    Ok(Worked::Adopted(lease, length)) => self.sessions.begin(lease, Instant::now() + length),
+                    Ok(Worked::Reported) => self.reporting = false,
+                    Ok(Worked::Released) => {}
                     Err(error) => self.book.error(error),
                 },
             }
@@ -112,7 +114,7 @@ impl Engine {
                 Some(hash) => book.arrived(index, hash, &arrival.hash),
                 None => book.error(format!("{}: its extents do not hold its bytes", arrival.lease)),
             }
-            Done::Adopted(arrival.lease, length)
+            Worked::Adopted(arrival.lease, length)
         });
     }
 
@@ -127,13 +129,13 @@ impl Engine {
         let (client, book) = (self.client.clone(), self.book.clone());
         self.work.spawn(async move {
             for left in (0..RELEASE_TRIES).rev() {
-                match client.release_lease(&lease).await {
+                match client.delete::<Done>(&format!("/v1/leases/{lease}")).await {
                     Ok(_) => break,
                     Err(error) if left == 0 => book.error(error),
                     Err(_) => tokio::time::sleep(RETRY_AFTER).await,
                 }
             }
-            Done::Released
+            Worked::Released
         });
     }
 
@@ -155,10 +157,10 @@ impl Engine {
         self.reporting = true;
         let (client, book) = (self.client.clone(), self.book.clone());
         self.work.spawn(async move {
-            if let Err(error) = client.report_capacity(&report).await {
+            if let Err(error) = client.put::<Done>("/v1/capacity", &report).await {
                 book.error(error);
             }
-            Done::Reported
+            Worked::Reported
         });
     }
 }
@@ -181,7 +183,10 @@ impl Sessions {
     }
 
     fn end(&mut self, now: Instant) -> Vec<LeaseId> {
-        self.0.extract_if(.., |_, ends| ends.is_some_and(|ends| ends <= now)).map(|(lease, _)| lease).collect()
+        let over = |ends: &Option<Instant>| ends.is_some_and(|ends| ends <= now);
+        let ended = self.0.iter().filter(|(_, ends)| over(ends)).map(|(lease, _)| lease.clone()).collect();
+        self.0.retain(|_, ends| !over(ends));
+        ended
     }
 
     fn leases(&self) -> Vec<LeaseId> {

@@ -133,7 +133,7 @@ pub struct GrayReport {
 /// A state and since when.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StateAt {
-    /// In milliseconds from the stream's start; negative before it.
+    /// In milliseconds from the stream's start; 0 for the first state.
     pub at_ms: f64,
     /// The state.
     pub state: String,

@@ -45,7 +45,11 @@ impl Report {
 
     fn write(&self, out: &mut String, paint: Paint, kept: bool) -> std::fmt::Result {
         write_head(out, &self.scale, self.requests, self.stream_ms)?;
-        writeln!(out, "\n{}\n", self.table())?;
+        writeln!(out)?;
+        for line in self.table().to_string().lines() {
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        writeln!(out)?;
         match (&self.gray_path, &self.gray) {
             (Some(path), Some(gray)) => write_gray(out, paint, path, gray)?,
             _ => writeln!(out, "No path turned gray.")?,
@@ -164,13 +168,13 @@ fn write_gray(out: &mut String, paint: Paint, path: &str, gray: &GrayReport) -> 
         (None, _) => {}
     }
     wrap(out, "  states: ", &timeline(&gray.timeline))?;
-    writeln!(out, "  of its source's requests on it, before it was seen gray and after:")?;
+    writeln!(out, "  {:<26} {:>12} {:>12}", "its source's requests on it", "before", "after")?;
     for class in Class::ALL {
         let of = |side: &std::collections::BTreeMap<String, Share>| {
             let share = side.get(class.as_str()).copied().unwrap_or_default();
             format!("{} of {}", share.count, share.of)
         };
-        writeln!(out, "    {:<12} {:>12} {:>12}", class.as_str(), of(&gray.before), of(&gray.after))?;
+        writeln!(out, "    {:<24} {:>12} {:>12}", class.as_str(), of(&gray.before), of(&gray.after))?;
     }
     Ok(())
 }

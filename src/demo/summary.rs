@@ -98,7 +98,7 @@ pub(crate) fn interesting<'a>(
     kept_away
         .map(|(_, routed)| (routed, "a strict request that kept away from the gray path"))
         .or_else(|| bore().map(|(_, routed)| (routed, "a tolerant request on a degraded path")))
-        .or_else(|| decided().last().map(|(_, routed)| (routed, "the last decision")))
+        .or_else(|| decided().next_back().map(|(_, routed)| (routed, "the last decision")))
 }
 
 fn summarise_class(class: Class, observations: &[&Observation]) -> ClassReport {

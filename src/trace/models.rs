@@ -13,10 +13,12 @@ pub struct KvModel {
     pub bytes_per_token: u64,
 }
 
+const LLAMA_8B: KvModel = KvModel { name: "llama-3.1-8b", bytes_per_token: 131_072 };
+
 /// Grouped-query attention: 2 · layers · KV heads · head size · 2 bytes.
 /// Multi-head latent attention: layers · (latent rank + rotary size) · 2 bytes.
 const MODELS: [KvModel; 10] = [
-    KvModel { name: "llama-3.1-8b", bytes_per_token: 131_072 },
+    LLAMA_8B,
     KvModel { name: "llama-3.1-70b", bytes_per_token: 327_680 },
     KvModel { name: "llama-3.1-405b", bytes_per_token: 516_096 },
     KvModel { name: "qwen3-8b", bytes_per_token: 147_456 },
@@ -39,6 +41,13 @@ impl KvModel {
     #[must_use]
     pub fn kv_bytes(&self, tokens: u64) -> u64 {
         tokens.saturating_mul(self.bytes_per_token)
+    }
+}
+
+impl Default for KvModel {
+    /// Llama 3.1 8B.
+    fn default() -> Self {
+        LLAMA_8B
     }
 }
 
