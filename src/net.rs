@@ -12,4 +12,4 @@ mod tls;
 pub use endpoint::{Connection, Endpoint, EndpointCounters, NetError, Traffic};
 pub use tls::{NodeIdentity, TlsError};
 
-pub(crate) use quinn::{RecvStream, SendStream};
+pub(crate) use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};

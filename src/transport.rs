@@ -4,8 +4,12 @@
 //! of every error what it tells about the path, and writes only into extents that the receiving
 //! side's [`Landing`] has confirmed for that lease.
 
+pub mod mock;
+pub mod quic;
+
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Extent, LeaseId, NodeName};
@@ -103,6 +107,29 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Stops answering and closes every connection.
     fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn address(&self) -> String {
+        (**self).address()
+    }
+
+    fn probe<'a>(
+        &'a self,
+        peer: &'a Peer,
+        payload_bytes: u32,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Duration, PathError>> {
+        (**self).probe(peer, payload_bytes, deadline)
+    }
+
+    fn write<'a>(&'a self, peer: &'a Peer, write: Write) -> BoxFuture<'a, Result<Written, PathError>> {
+        (**self).write(peer, write)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        (**self).close()
+    }
 }
 
 /// The receiving side's authority: the ledger, as a backend sees it.

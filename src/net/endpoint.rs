@@ -237,9 +237,14 @@ impl Endpoint {
     /// Closes every connection, accepts no more, and waits (a second at most) until the peers can
     /// have heard of it.
     pub async fn close(&self) {
-        self.inner.quinn.close(CODE_CLOSING, b"closing");
+        self.close_now();
         // Peers that do not hear it find out by their idle timeout.
         let _ = timeout(Duration::from_secs(1), self.inner.quinn.wait_idle()).await;
+    }
+
+    /// Closes every connection and accepts no more, without waiting.
+    pub(crate) fn close_now(&self) {
+        self.inner.quinn.close(CODE_CLOSING, b"closing");
     }
 
     fn client_config(&self, addr: SocketAddr, expected: Option<&NodeName>) -> Result<ClientConfig, NetError> {

@@ -108,7 +108,12 @@ impl ServerConfigs {
     pub(super) fn new(server: ServerConfig, traffic: Traffic) -> Self {
         let with = |peer: IpAddr| {
             let mut config = server.clone();
-            config.transport_config(Arc::new(traffic.transport(peer)));
+            let mut transport = traffic.transport(peer);
+            if traffic == Traffic::Rail {
+                // The only one-way stream of a rail is the server's greeting.
+                transport.max_concurrent_uni_streams(VarInt::from_u32(0));
+            }
+            config.transport_config(Arc::new(transport));
             Arc::new(config)
         };
         Self { near: with(IpAddr::from([127, 0, 0, 1])), far: with(IpAddr::from([0, 0, 0, 0])) }
