@@ -1,5 +1,6 @@
 //! The daemon: actors that own the cores and everything that does I/O.
 
+pub mod api;
 pub mod service;
 
 use std::net::SocketAddr;

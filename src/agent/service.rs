@@ -53,7 +53,9 @@ pub struct DecisionFilter {
     pub limit: usize,
 }
 
-/// One event of `GET /v1/events`, as JSON with a `kind`.
+/// One event of `GET /v1/events`, as JSON with a `kind`:
+/// `{"kind": "decision", "record": {…}}`, `{"kind": "transition", "path", "from", "to"}`,
+/// `{"kind": "member", "node", "state"}`, `{"kind": "transfer", "id", "result"}`.
 pub type EventJson = Arc<str>;
 
 /// The use cases of one agent.
@@ -62,6 +64,11 @@ pub struct Service {}
 
 #[allow(clippy::unused_async, unused_variables, missing_docs)]
 impl Service {
+    /// A service whose agent is no more: it answers everything with [`ServiceError::ShuttingDown`].
+    #[must_use]
+    pub fn closed() -> Self {
+        Self {}
+    }
     /// Decides, and leases unless it is a dry run; the decision record as JSON.
     pub async fn route(&self, request: RouteRequest) -> Result<Arc<str>, ServiceError> {
         Err(ServiceError::ShuttingDown)
