@@ -47,4 +47,6 @@ pub mod metrics;
 #[cfg(feature = "agent")]
 pub mod net;
 #[cfg(feature = "agent")]
+pub mod trace;
+#[cfg(feature = "agent")]
 pub mod transport;
