@@ -14,6 +14,7 @@ use seam::api::Problem;
 use seam::client::{Client, ClientError};
 use seam::config::ApiConfig;
 use seam::metrics::Metrics;
+use seam::transport::mock::{FaultMode, Faults};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -357,7 +358,7 @@ async fn the_bodies_in_the_document_have_the_fields_of_the_server() {
     let mut faults: Vec<_> =
         document["components"]["schemas"]["Faults"]["properties"].as_object().unwrap().keys().collect();
     faults.retain(|name| *name != "rail");
-    let full = seam::config::FaultsConfig { bandwidth_gbps: Some(1.0), ..Default::default() };
+    let full = Faults { bandwidth_gbps: Some(1.0), ..Faults::new(FaultMode::Collapse) };
     let Value::Object(fields) = serde_json::to_value(full).unwrap() else { panic!() };
     assert_eq!(faults, fields.keys().collect::<Vec<_>>());
     server.shutdown().await;
