@@ -6,6 +6,7 @@
 //! agent, demo, bin    shell: sockets, time, tasks, files (feature `agent`)
 //! net, transport, arena, metrics, config
 //! ------------------------------------------------------------------------
+//! whatif                          one decision from one line, without an agent
 //! health, policy, ledger, mesh    cores: pure state machines
 //! codec, api                      bytes and JSON on the wire
 //! model, core                     words and the `Core` trait
@@ -29,6 +30,7 @@ pub mod ledger;
 pub mod mesh;
 pub mod model;
 pub mod policy;
+pub mod whatif;
 
 #[cfg(feature = "agent")]
 pub mod agent;
@@ -44,5 +46,7 @@ pub mod demo;
 pub mod metrics;
 #[cfg(feature = "agent")]
 pub mod net;
+#[cfg(feature = "agent")]
+pub mod trace;
 #[cfg(feature = "agent")]
 pub mod transport;

@@ -151,14 +151,16 @@ fn each_rule_refuses_its_violation() {
             "rails[1].faults: found on a quic rail",
         ),
         (
-            with("[[rails]]\nname = \"r1\"\nbind = \"127.0.0.1:0\"\nbackend = \"mock\"\nfaults = {base_ms = -1.0}\n"),
+            with(
+                "[[rails]]\nname = \"r1\"\nbind = \"127.0.0.1:0\"\nbackend = \"mock\"\nfaults = {mode = \"jitter\", base_ms = -1.0}\n",
+            ),
             "rails[1].faults.base_ms: found -1, allowed 0 to 60000",
         ),
         (with("[policy]\nprofile = \"mesh\"\n"), "policy.profile: mesh is not available yet; allowed: reference"),
-        (with("[policy.thresholds]\nw_latency = 2.0\n"), "policy.thresholds.w_latency: found 2, allowed 0 to 1"),
+        (with("[policy.thresholds]\nw_latency = 2.0\n"), "policy.thresholds.w_latency: found 2, allowed at least 0, at most 1"),
         (
             with("[policy.thresholds]\ncandidate_window = 61\n"),
-            "policy.thresholds.candidate_window: found 61, allowed 1 to 60",
+            "policy.thresholds.candidate_window: found 61, allowed whole, at least 1, at most 60",
         ),
         (
             with(

@@ -5,15 +5,16 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Config, EngineKind, FaultsConfig, Mover, Problem, RailConfig, format_size};
+use super::{Config, EngineKind, Mover, Problem, RailConfig, format_size};
 use crate::health::Thresholds;
+use crate::health::score::ThresholdField;
 use crate::model::{BackendKind, NodeName, PAGE_BYTES, Role};
 use crate::policy::Profile;
+use crate::transport::mock::{Faults, InvalidFaults};
 
 const MAX_SEEDS: usize = 64;
 const MAX_RAILS: usize = 64;
 const MAX_WORKLOADS: usize = 256;
-const MAX_FAULT_PEERS: usize = 1024;
 const MAX_ARENA_BYTES: u64 = 64 << 40;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -215,13 +216,15 @@ fn rails(checks: &mut Checks, config: &Config) {
     }
 }
 
-fn check_faults(checks: &mut Checks, key: &str, rail: &RailConfig, faults: &FaultsConfig) {
+fn check_faults(checks: &mut Checks, key: &str, rail: &RailConfig, faults: &Faults) {
     checks.require(rail.may_have_faults(), key, || {
         format!("found on a {} rail; allowed on a mock rail, or with allow_faults = true", rail.backend)
     });
-    for (name, detail) in faults.problems() {
-        checks.refuse(format!("{key}.{name}"), detail);
+    if let Err(InvalidFaults { field, found, allowed }) = faults.validate() {
+        checks.refuse(format!("{key}.{field}"), format!("found {found}, allowed {allowed}"));
     }
+    // TOML has no larger integer.
+    checks.between(&format!("{key}.seed"), faults.seed, 0, i64::MAX as u64);
 }
 
 impl RailConfig {
@@ -229,23 +232,6 @@ impl RailConfig {
     #[must_use]
     pub fn may_have_faults(&self) -> bool {
         self.allow_faults || self.backend == BackendKind::Mock
-    }
-}
-
-impl FaultsConfig {
-    /// Every number out of its range: the key, what was found and what is allowed.
-    #[must_use]
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        let mut checks = Checks::default();
-        checks.between("base_ms", self.base_ms, 0.0, 60_000.0);
-        if let Some(gbps) = self.bandwidth_gbps {
-            checks.above("bandwidth_gbps", gbps, 0.0, 100_000.0);
-        }
-        checks.between("seed", self.seed, 0, i64::MAX as u64);
-        checks.at_most("peers", self.peers.len(), MAX_FAULT_PEERS);
-        const KEYS: [&str; 4] = ["base_ms", "bandwidth_gbps", "seed", "peers"];
-        let key = |found: &str| KEYS.into_iter().find(|key| *key == found).unwrap_or("mode");
-        checks.0.into_iter().map(|problem| (key(&problem.key), problem.detail)).collect()
     }
 }
 
@@ -277,43 +263,13 @@ fn policy(checks: &mut Checks, config: &Config) {
 }
 
 fn thresholds(checks: &mut Checks, found: &Thresholds) {
-    let key = |name: &str| format!("policy.thresholds.{name}");
-    for (name, value) in [
-        ("latency_degraded_ms", found.latency_degraded_ms),
-        ("latency_restricted_ms", found.latency_restricted_ms),
-        ("latency_quarantine_ms", found.latency_quarantine_ms),
-        ("jitter_degraded_ms", found.jitter_degraded_ms),
-        ("jitter_restricted_ms", found.jitter_restricted_ms),
-    ] {
-        checks.above(&key(name), value, 0.0, 1e9);
+    let mut copy = found.clone();
+    for field in ThresholdField::ALL {
+        if let Err(error) = field.set(&mut copy, field.get(found)) {
+            let detail = format!("found {}, allowed {}", error.found, error.allowed);
+            checks.refuse(format!("policy.thresholds.{}", field.name), detail);
+        }
     }
-    for (name, value) in [
-        ("drop_degraded", found.drop_degraded),
-        ("drop_restricted", found.drop_restricted),
-        ("drop_quarantine", found.drop_quarantine),
-        ("default_soft_capacity_fraction", found.default_soft_capacity_fraction),
-    ] {
-        checks.above(&key(name), value, 0.0, 1.0);
-    }
-    for (name, value) in [
-        ("prs_reject_threshold", found.prs_reject_threshold),
-        ("w_latency", found.w_latency),
-        ("w_jitter", found.w_jitter),
-        ("w_drop", found.w_drop),
-    ] {
-        checks.between(&key(name), value, 0.0, 1.0);
-    }
-    for (name, value) in [
-        ("persistence_to_escalate", found.persistence_to_escalate),
-        ("clean_to_restore", found.clean_to_restore),
-        ("clean_to_healthy", found.clean_to_healthy),
-    ] {
-        checks.between(&key(name), value, 1, 10_000);
-    }
-    checks.between(&key("candidate_window"), found.candidate_window, 1, 60);
-    checks.between(&key("default_pool_capacity"), found.default_pool_capacity, 1, 1_000_000);
-    checks.above(&key("fae_cluster_scale"), found.fae_cluster_scale, 0.0, 1e9);
-    checks.above(&key("fae_max"), found.fae_max, 0.0, 1e9);
 }
 
 fn transfer(checks: &mut Checks, config: &Config) {

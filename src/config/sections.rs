@@ -13,6 +13,7 @@ use crate::model::{
     BackendKind, Mode, ModelName, NodeName, OnNoAdmissible, PoolName, RailName, RiskGroup, Role, Workload, WorkloadName,
 };
 use crate::policy::Profile;
+use crate::transport::mock::Faults;
 
 /// `[node]`: who this agent is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,51 +201,7 @@ pub struct RailConfig {
     pub allow_faults: bool,
     /// Faults from the start on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub faults: Option<FaultsConfig>,
-}
-
-/// `rails.faults`: what a rail does wrong on purpose.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FaultsConfig {
-    /// How it misbehaves.
-    pub mode: FaultMode,
-    /// The latency around which it does, in milliseconds.
-    pub base_ms: f64,
-    /// The bandwidth that is left, in gigabits per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bandwidth_gbps: Option<f64>,
-    /// The seed of its chance.
-    pub seed: u64,
-    /// Only towards these nodes; none: towards all.
-    pub peers: Vec<NodeName>,
-}
-
-impl Default for FaultsConfig {
-    fn default() -> Self {
-        Self { mode: FaultMode::default(), base_ms: 2.0, bandwidth_gbps: None, seed: 1, peers: Vec::new() }
-    }
-}
-
-/// How a rail misbehaves on purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FaultMode {
-    /// Not at all, at a base latency.
-    #[default]
-    Clean,
-    /// Slower, and now and then much slower.
-    Degraded,
-    /// Unsteady.
-    Jitter,
-    /// Slower, and some bytes are lost.
-    Drops,
-    /// Little bandwidth is left.
-    Collapse,
-    /// Nothing comes back.
-    Stall,
-    /// Everything is refused.
-    Refuse,
+    pub faults: Option<Faults>,
 }
 
 /// `[probe]`: how paths are measured.

@@ -13,6 +13,13 @@ use crate::model::{
     Capacity, Evidence, NodeName, Outcome, PathHealth, PathId, PathState, PoolName, Reason, RiskGroup, Workload,
 };
 
+/// The reference refuses a candidate above this PRS.
+pub const PRS_LIMIT: f64 = 0.75;
+/// The reference ranks headroom first up to this effective criticality.
+pub const HEADROOM_FIRST_UP_TO: f64 = 0.35;
+/// The reference ranks health first from this effective criticality on.
+pub const HEALTH_FIRST_FROM: f64 = 0.75;
+
 /// Where a candidate leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
@@ -224,7 +231,8 @@ pub(super) struct Rules {
 }
 
 /// The published prototype's rules.
-pub(super) const REFERENCE: Rules = Rules { prs_limit: 0.75, headroom_first_up_to: 0.35, health_first_from: 0.75 };
+const REFERENCE: Rules =
+    Rules { prs_limit: PRS_LIMIT, headroom_first_up_to: HEADROOM_FIRST_UP_TO, health_first_from: HEALTH_FIRST_FROM };
 
 impl Rules {
     fn of(profile: Profile) -> &'static Self {

@@ -8,8 +8,7 @@ const COARSE_FROM: f64 = (1_u64 << 39) as f64;
 #[must_use]
 pub fn round4(value: f64) -> f64 {
     let magnitude = value.abs();
-    // Also true for NaN.
-    if !(magnitude < COARSE_FROM) {
+    if magnitude.is_nan() || magnitude >= COARSE_FROM {
         return value;
     }
     // magnitude = mantissa / 2^shift exactly, so the product below is exact too.

@@ -1,0 +1,117 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::demo::report::{AgentReport, Interesting, OtherPath, Transfers};
+
+fn report() -> Report {
+    let state = |at_ms, state: &str| StateAt { at_ms, state: state.into() };
+    let class = |requests, outcomes: &[(&str, u64)], placement: Share| ClassReport {
+        requests,
+        decisions: outcomes.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        strict_on_healthy_pct: None,
+        tolerant_on_degraded_pct: None,
+        placement,
+        ok: requests - 1,
+        verified: requests - 1,
+        p50_ms: Some(7.25),
+        p99_ms: Some(103.0),
+    };
+    let side = |batch, release| -> BTreeMap<String, Share> {
+        [("batch".to_owned(), batch), ("release".to_owned(), release)].into()
+    };
+    Report {
+        requests: 300,
+        decisions: [
+            ("admitted".to_owned(), 250),
+            ("admitted_despite_degradation".to_owned(), 48),
+            ("no_admissible_pool".to_owned(), 2),
+        ]
+        .into(),
+        transfers: Transfers { ok: 298, failed: 0, verified: 298, bytes: 250_000_000 },
+        classes: [
+            (
+                "batch".to_owned(),
+                class(
+                    200,
+                    &[("admitted", 151), ("admitted_despite_degradation", 48), ("no_admissible_pool", 1)],
+                    Share { count: 48, of: 50 },
+                ),
+            ),
+            (
+                "release".to_owned(),
+                class(100, &[("admitted", 99), ("no_admissible_pool", 1)], Share { count: 99, of: 99 }),
+            ),
+        ]
+        .into(),
+        gray_path: Some("p0>d0/r0/mock".into()),
+        gray: Some(GrayReport {
+            at_ms: 1_650.0,
+            detected_after_ms: Some(310.0),
+            cleared_at_ms: Some(4_200.0),
+            healthy_after_ms: Some(2_100.0),
+            timeline: (0..14)
+                .map(|step| state(f64::from(step) * 500.0, if step % 2 == 0 { "healthy" } else { "degraded_usable" }))
+                .collect(),
+            before: side(Share { count: 20, of: 50 }, Share { count: 9, of: 25 }),
+            after: side(Share { count: 48, of: 50 }, Share { count: 0, of: 24 }),
+        }),
+        other_paths: vec![OtherPath {
+            path: "p1>d2/r0/mock".into(),
+            timeline: vec![state(-3.0, "healthy"), state(900.0, "degraded_usable")],
+        }],
+        agents: vec![
+            AgentReport { name: "p0".into(), api: "http://127.0.0.1:4001".into() },
+            AgentReport { name: "d0".into(), api: "http://127.0.0.1:4002".into() },
+        ],
+        scale: ScaleReport {
+            source: "a Mooncake trace (mooncake_conversation.jsonl.gz)".into(),
+            model: "llama-3.1-8b".into(),
+            shrink: 3_790.5,
+            largest_true_bytes: 121_298 * 131_072,
+            speedup: 50.0,
+            max_sessions: 32,
+            mean_sessions: 19.04,
+        },
+        stream_ms: 4_321.0,
+        errors: vec!["d1: the arena has no room".into()],
+        interesting: Some(Interesting {
+            decision: "p0.17.301".into(),
+            api: "http://127.0.0.1:4001".into(),
+            why: "a strict request that kept away from the gray path".into(),
+        }),
+        ..Report::default()
+    }
+}
+
+#[test]
+fn the_report_reads_as_before() {
+    insta::assert_snapshot!(report().to_text(false, true));
+}
+
+#[test]
+fn no_line_is_wider_than_a_hundred_columns_and_colour_is_asked_for() {
+    let plain = report().to_text(false, true);
+    assert!(!plain.contains('\u{1b}'));
+    for line in plain.lines() {
+        assert!(line.chars().count() <= WIDTH, "{line:?}");
+    }
+    assert!(report().to_text(true, true).contains("\u{1b}[32m298 transfers"));
+    let bad = Report { over_commits: 1, ..report() };
+    assert!(bad.to_text(true, false).contains("\u{1b}[1;31m1 over-commits"));
+}
+
+#[test]
+fn json_has_the_keys_that_checks_rely_on() {
+    let json = serde_json::to_value(report()).unwrap();
+    for key in ["requests", "decisions", "transfers", "over_commits", "classes", "gray_path", "agents"] {
+        assert!(!json[key].is_null(), "{key}");
+    }
+    for key in ["ok", "failed", "verified", "bytes"] {
+        assert!(json["transfers"][key].is_u64(), "{key}");
+    }
+    let class = json["classes"]["release"].as_object().unwrap();
+    for key in ["decisions", "strict_on_healthy_pct", "tolerant_on_degraded_pct", "p99_ms"] {
+        assert!(class.contains_key(key), "{key}");
+    }
+    assert_eq!(json["agents"][0], serde_json::json!({"name": "p0", "api": "http://127.0.0.1:4001"}));
+}

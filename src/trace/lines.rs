@@ -1,0 +1,80 @@
+//! Bounded lines with their numbers, and the errors that name them.
+
+use std::io::{BufRead, Read};
+
+use super::{Input, MAX_TOKENS, TraceError};
+
+/// One line of a trace at most.
+pub const MAX_LINE_BYTES: u64 = 1024 * 1024;
+
+/// Lines of UTF-8 text without their ends; blank ones, a byte order mark and CR before LF are
+/// skipped.
+pub(super) struct Lines {
+    file: String,
+    input: Input,
+    line: u64,
+}
+
+impl Lines {
+    pub(super) fn new(file: &str, input: Input) -> Self {
+        Self { file: file.to_owned(), input, line: 0 }
+    }
+
+    /// The number of the line that was read last, from 1.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// The next line that is not blank.
+    pub(super) fn next_line(&mut self) -> Result<Option<String>, TraceError> {
+        loop {
+            let mut bytes = Vec::new();
+            self.line += 1;
+            self.input
+                .by_ref()
+                .take(MAX_LINE_BYTES + 1)
+                .read_until(b'\n', &mut bytes)
+                .map_err(|source| TraceError::Io { file: self.file.clone(), source })?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            if bytes.len() as u64 > MAX_LINE_BYTES {
+                let allowed = format!("lines of at most {MAX_LINE_BYTES} bytes");
+                return Err(self.malformed("the line", "a longer line", &allowed));
+            }
+            let text = match String::from_utf8(bytes) {
+                Ok(text) => text,
+                Err(_) => return Err(self.malformed("the line", "other bytes", "UTF-8 text")),
+            };
+            let text = if self.line == 1 { text.trim_start_matches('\u{feff}') } else { &text };
+            let text = text.trim();
+            if !text.is_empty() {
+                return Ok(Some(text.to_owned()));
+            }
+        }
+    }
+
+    /// An error about the line that was read last.
+    pub(super) fn malformed(&self, field: &str, found: &str, allowed: &str) -> TraceError {
+        TraceError::Malformed {
+            file: self.file.clone(),
+            line: self.line,
+            field: field.to_owned(),
+            found: found.chars().take(80).collect(),
+            allowed: allowed.to_owned(),
+        }
+    }
+
+    /// Checks a number of tokens.
+    pub(super) fn tokens(
+        &self,
+        field: &str,
+        found: &str,
+        value: Option<u64>,
+        at_least: u64,
+    ) -> Result<u64, TraceError> {
+        value.filter(|value| (at_least..=MAX_TOKENS).contains(value)).ok_or_else(|| {
+            self.malformed(field, found, &format!("a whole number of tokens from {at_least} to {MAX_TOKENS}"))
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! What-if: one line of JSON that describes pools and their samples in, one decision record out.
+//!
+//! ```
+//! use seam::policy::Profile;
+//! use seam::whatif::decide_line;
+//!
+//! let line = r#"{"workload": "interactive", "pools": [
+//!     {"pool_id": "a", "samples": [[2.1, 0.0], [2.0, 0.0]]},
+//!     {"pool_id": "b", "samples": [[90.0, 0.0], [2.0, 0.0]], "active_sessions": 3}
+//! ]}"#;
+//! let record = decide_line(line, Profile::Reference, 1)?;
+//! assert_eq!(record.chosen.unwrap().pool.as_str(), "a");
+//! # Ok::<(), seam::whatif::WhatIfError>(())
+//! ```
+
+mod fields;
+mod read;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::health::window::Point;
+use crate::health::{Thresholds, Track};
+use crate::model::{Capacity, DecisionId, Evidence, NodeName, Workload};
+use crate::policy::decide::{Candidate, Target, decide};
+use crate::policy::record::{Context, DecisionRecord};
+use crate::policy::{InvalidProfile, Profile};
+
+/// Bytes of a line at most.
+pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// Pools of a line at most.
+pub const MAX_POOLS: usize = 4096;
+/// Samples of a line at most, all pools together.
+pub const MAX_SAMPLES: usize = 100_000;
+
+/// Why a line was not decided.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum WhatIfError {
+    /// The profile cannot decide.
+    #[error(transparent)]
+    Profile(#[from] InvalidProfile),
+    /// The line is longer than [`MAX_LINE_BYTES`].
+    #[error("line: found {found} bytes, allowed at most {MAX_LINE_BYTES}")]
+    TooLong {
+        /// Its length.
+        found: usize,
+    },
+    /// The line is no JSON.
+    #[error("line: not JSON: {0}")]
+    NotJson(String),
+    /// A field is wrong.
+    #[error("{field}: found {found}, allowed {allowed}")]
+    Field {
+        /// The field, from the line's start: `pools[1].samples[3][0]`.
+        field: String,
+        /// What was found, cut to a printable length.
+        found: String,
+        /// What is allowed instead.
+        allowed: String,
+    },
+}
+
+/// Decides one line. `number` names the record: `what-if.0.NUMBER`.
+///
+/// `thresholds` (any subset) and `workload` (a class name or its fields) say what is asked,
+/// `pools` what is known: each pool's samples are fed in order, then one route is decided. What a
+/// line cannot know (time, node, request, lease) is null in the record.
+///
+/// # Errors
+/// Names the field at fault, what was found and what is allowed.
+pub fn decide_line(line: &str, profile: Profile, number: u64) -> Result<DecisionRecord, WhatIfError> {
+    let profile = profile.available()?;
+    let question = read::line(line)?;
+    let candidates: Vec<Candidate> =
+        question.pools.into_iter().map(|pool| pool.candidate(&question.thresholds)).collect();
+    let decision = decide(profile, &question.thresholds, &question.workload, &candidates);
+    let context = Context {
+        id: DecisionId {
+            node: NodeName::new("what-if").map_err(fields::name_error("id"))?,
+            generation: 0,
+            input: number,
+        },
+        ts: None,
+        node: None,
+        request_id: None,
+        attempt: 1,
+        parent: None,
+        traceparent: None,
+        workload: Arc::new(question.workload),
+        profile,
+        policy: Cow::Borrowed("seam"),
+        config_hash: None,
+        mover: None,
+    };
+    Ok(DecisionRecord::new(context, &candidates, &decision))
+}
+
+/// What a line asks.
+struct Question {
+    thresholds: Thresholds,
+    workload: Workload,
+    pools: Vec<Pool>,
+}
+
+/// What a line knows of one pool.
+struct Pool {
+    target: Target,
+    capacity: Capacity,
+    samples: Vec<Point>,
+    newest_age_ms: Option<u64>,
+}
+
+impl Pool {
+    fn candidate(self, thresholds: &Thresholds) -> Candidate {
+        let mut track = Track::default();
+        let evidence = if self.samples.is_empty() { Evidence::None } else { Evidence::Own };
+        for point in self.samples {
+            track.feed(thresholds, point);
+        }
+        Candidate {
+            target: Arc::new(self.target),
+            health: track.health(thresholds),
+            health_age_ms: self.newest_age_ms,
+            evidence,
+            capacity: self.capacity,
+            capacity_age_ms: None,
+            predicted_ms: None,
+            barred: None,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Makes decisions with their records, for `instructions` to count. Arguments: candidates, decisions.
+
+mod fabric;
+
+use std::hint::black_box;
+
+use seam::health::Thresholds;
+use seam::policy::Profile;
+use seam::policy::decide::decide;
+use seam::policy::record::DecisionRecord;
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
+    let (count, decisions) = (numbers.next().unwrap_or(8), numbers.next().unwrap_or(1));
+    let thresholds = Thresholds::default();
+    let workload = fabric::interactive();
+    let context = fabric::context(&workload);
+    let candidates = fabric::candidates(count);
+    for _ in 0..decisions {
+        let decision = decide(Profile::Reference, &thresholds, &workload, black_box(&candidates));
+        black_box(DecisionRecord::new(context.clone(), &candidates, &decision));
+    }
+}

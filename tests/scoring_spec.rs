@@ -1,0 +1,135 @@
+//! `docs/scoring-spec.md` says what the code does: its tables are read and compared.
+
+use seam::health::score::{LATENCY_DROP_INTERACTION, ThresholdField, Thresholds};
+use seam::health::state::{BAD_ABOVE, QUARANTINE_ABOVE, RELEASE_BELOW, RESTRICTED_ABOVE};
+use seam::health::window::WINDOW_SAMPLES;
+use seam::health::{Discard, MAX_ELAPSED_MS, MIN_WIRE_MS};
+use seam::model::{PathState, Reason, builtin_workloads};
+use seam::policy::decide::{HEADROOM_FIRST_UP_TO, HEALTH_FIRST_FROM, PRS_LIMIT};
+use seam::policy::select::{SelectionPolicy, Skipped};
+use seam::policy::{admit, score};
+
+fn spec() -> String {
+    std::fs::read_to_string(format!("{}/docs/scoring-spec.md", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The rows of the table whose first column is headed `heading`, back quotes removed.
+fn table(heading: &str) -> Vec<Vec<String>> {
+    let spec = spec();
+    let start = format!("| {heading} |");
+    let rows = spec.lines().skip_while(|line| !line.starts_with(&start)).skip(2);
+    let cells = |line: &str| -> Vec<String> {
+        let inner = line.trim_start_matches('|').trim_end_matches('|');
+        inner.split('|').map(|cell| cell.trim().replace('`', "")).collect()
+    };
+    let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).map(cells).collect();
+    assert!(!rows.is_empty(), "no table headed {heading}");
+    rows
+}
+
+fn yes(flag: bool) -> &'static str {
+    if flag { "yes" } else { "no" }
+}
+
+#[test]
+fn every_threshold_has_its_default_range_and_unit() {
+    let defaults = Thresholds::default();
+    let expected: Vec<Vec<String>> = ThresholdField::ALL
+        .iter()
+        .map(|field| vec![field.name.into(), field.get(&defaults).to_string(), field.allowed(), field.unit.into()])
+        .collect();
+    let found: Vec<Vec<String>> = table("name").into_iter().map(|row| row[..4].to_vec()).collect();
+    assert_eq!(found, expected);
+    assert!(table("name").iter().all(|row| !row[4].is_empty()));
+}
+
+#[test]
+fn every_builtin_workload_has_its_numbers() {
+    let expected: Vec<Vec<String>> = builtin_workloads()
+        .iter()
+        .map(|class| {
+            vec![
+                class.name.to_string(),
+                class.criticality.to_string(),
+                class.latency_sla_ms.to_string(),
+                class.sync_frequency.to_string(),
+                class.jitter_tolerance.to_string(),
+                yes(class.is_release_path).into(),
+                yes(class.is_prefill_decode_strict).into(),
+            ]
+        })
+        .collect();
+    assert_eq!(table("class"), expected);
+}
+
+#[test]
+fn every_state_has_its_severity() {
+    let state = |state: &PathState| vec![state.to_string(), state.severity().to_string(), yes(state.carries()).into()];
+    let expected: Vec<Vec<String>> = PathState::ALL.iter().map(state).collect();
+    assert_eq!(table("state"), expected);
+}
+
+#[test]
+fn every_constant_has_its_value() {
+    let expected = [
+        LATENCY_DROP_INTERACTION,
+        BAD_ABOVE,
+        RESTRICTED_ABOVE,
+        QUARANTINE_ABOVE,
+        RELEASE_BELOW,
+        WINDOW_SAMPLES as f64,
+        score::DEPENDENCE_FLOOR,
+        score::FAE_GFS_FLOOR,
+        score::FAE_GFS_DIVISOR,
+        score::LOSS_PER_UTILIZATION,
+        score::SOLE_ROUTE_SCARCITY,
+        score::ALTERNATE_SCARCITY,
+        score::RELEASE_FACTOR,
+        PRS_LIMIT,
+        admit::JITTER_SCALE_MS,
+        admit::JITTER_JUDGED_BELOW,
+        admit::RESTRICTED_CRITICALITY,
+        admit::USABLE_CRITICALITY,
+        admit::RESTORED_CRITICALITY,
+        HEADROOM_FIRST_UP_TO,
+        HEALTH_FIRST_FROM,
+        MAX_ELAPSED_MS,
+        MIN_WIRE_MS,
+    ];
+    let found: Vec<f64> = table("constant").iter().map(|row| row[1].parse().unwrap()).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn every_code_is_listed_and_no_other() {
+    let first = |heading| table(heading).into_iter().map(|mut row| row.remove(0)).collect::<Vec<_>>();
+    let names = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(first("code"), names(Reason::ALL.iter().map(|code| code.as_str()).collect()));
+    assert_eq!(first("policy"), names(SelectionPolicy::ALL.iter().map(|code| code.as_str()).collect()));
+    let sorted = |mut list: Vec<String>| {
+        list.sort();
+        list
+    };
+    let discards = names(Discard::ALL.iter().map(|code| code.as_str()).collect());
+    assert_eq!(sorted(first("reason")), sorted(discards));
+    for skipped in Skipped::ALL {
+        assert!(spec().contains(&format!("`{skipped}`")), "{skipped}");
+    }
+}
+
+#[test]
+fn every_vector_has_as_many_numbers_as_the_policy_compares() {
+    for (row, policy) in table("policy").iter().zip(SelectionPolicy::ALL) {
+        let words = |skipped: &Skipped| match skipped {
+            Skipped::HealthySpared => "1 if healthy else 0",
+            Skipped::SoftSaturated => "soft saturated",
+            Skipped::HigherUtilization => "utilization",
+            Skipped::HigherSeverity => "severity",
+            Skipped::HigherGfs => "gfs",
+            Skipped::FewerRemaining => "−remaining",
+            Skipped::LaterInList => "never",
+        };
+        let keys: Vec<&str> = policy.keys().iter().map(words).collect();
+        assert_eq!(row[1], keys.join(", "), "{policy}");
+    }
+}
