@@ -226,8 +226,8 @@ impl Agent {
         while self.links.transfers.get().is_some_and(|transfers| transfers.running() > 0) && Instant::now() < ended {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        hand_back(&self.links, &self.service, &self.node).await;
         self.api.shutdown().await;
-        self.hand_back().await;
         if let Some(rails) = self.links.rails.get() {
             rails.close().await;
         }
@@ -237,13 +237,13 @@ impl Agent {
         self.supervisor.stop(None);
         self.tasks.shutdown().await;
     }
+}
 
-    /// Releases every lease that this node holds on others.
-    async fn hand_back(&self) {
-        let Ok(leases) = self.service.leases().await else { return };
-        for lease in leases.into_iter().filter(|lease| lease.id.node != self.node) {
-            policy::give_back(self.links.clone(), lease.id).await;
-        }
+/// Releases every lease that this node holds on others.
+async fn hand_back(links: &Arc<Links>, service: &Service, node: &NodeName) {
+    let Ok(leases) = service.leases().await else { return };
+    for lease in leases.into_iter().filter(|lease| lease.id.node != *node) {
+        policy::give_back(links.clone(), lease.id).await;
     }
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{Role, Workload, builtin_workloads};
 
 pub use sections::{
-    ApiConfig, ApiTls, ArenaConfig, DecodeConfig, EngineConfig, EngineKind, MeshConfig, MeshSize, MetricsConfig, Mover,
+    ApiConfig, ApiTls, ArenaConfig, DecodeConfig, EngineConfig, EngineKind, MeshConfig, MetricsConfig,
     NodeConfig, PolicyConfig, ProbeConfig, RailConfig, TlsConfig, TransferConfig, WorkloadConfig,
 };
 pub(crate) use suggest::unknown_key;

@@ -23,7 +23,7 @@ use crate::core::{Core, Mono, Now};
 /// What is done with a core's outputs.
 pub(crate) trait Effects: Send + 'static {
     /// The core.
-    type Core: Core<Input: Send + 'static> + Send + 'static;
+    type Core: Core<Input: Send + 'static, Output: Send + 'static> + Send + 'static;
     /// An answer to a question that was put with [`Owner::ask`].
     type Answer: Send + 'static;
 

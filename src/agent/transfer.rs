@@ -191,9 +191,12 @@ impl Control {
     /// Waits until the attempt on `lease` is told to stop; says whether the request is cancelled.
     async fn stopped(&self, lease: &LeaseId) -> bool {
         let mut stop = self.stop.subscribe();
-        match stop.wait_for(|stop| stop.as_ref().is_some_and(|(stopped, _)| stopped == lease)).await {
-            Ok(stop) => stop.as_ref().is_some_and(|(_, cancelled)| *cancelled),
-            Err(_) => std::future::pending().await,
+        let told = stop.wait_for(|stop| stop.as_ref().is_some_and(|(stopped, _)| stopped == lease)).await;
+        let cancelled = told.map(|stop| stop.as_ref().is_some_and(|(_, cancelled)| *cancelled)).ok();
+        match cancelled {
+            Some(cancelled) => cancelled,
+            // Nobody can stop it any more.
+            None => std::future::pending().await,
         }
     }
 }

@@ -5,10 +5,10 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Config, EngineKind, Mover, Problem, RailConfig, format_size};
+use super::{Config, EngineKind, Problem, RailConfig, format_size};
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
-use crate::model::{BackendKind, NodeName, PAGE_BYTES, Role};
+use crate::model::{BackendKind, Mover, NodeName, PAGE_BYTES, Role};
 use crate::policy::Profile;
 use crate::transport::mock::{Faults, InvalidFaults};
 

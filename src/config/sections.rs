@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::units::{duration, size};
 use crate::health::Thresholds;
+use crate::mesh::MeshSize;
 use crate::model::{
-    BackendKind, Mode, ModelName, NodeName, OnNoAdmissible, PoolName, RailName, RiskGroup, Role, Workload, WorkloadName,
+        BackendKind, Mode, ModelName, Mover, NodeName, OnNoAdmissible, PoolName, RailName, RiskGroup, Role, Workload, WorkloadName,
 };
 use crate::policy::Profile;
 use crate::transport::mock::Faults;
@@ -61,19 +62,6 @@ impl Default for MeshConfig {
             size: MeshSize::default(),
         }
     }
-}
-
-/// How patient membership is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MeshSize {
-    /// One machine.
-    Local,
-    /// One data centre.
-    #[default]
-    Lan,
-    /// Several.
-    Wan,
 }
 
 /// `[tls]`: the mutual authentication of agents: three files, or `dev`.
@@ -323,28 +311,6 @@ impl Default for TransferConfig {
             attempts: 3,
             lease_ttl: Duration::from_secs(10),
             fence_max: Duration::from_secs(30),
-        }
-    }
-}
-
-/// Who moves the bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mover {
-    /// Seam, from arena to arena.
-    #[default]
-    Seam,
-    /// The engine; a lease is an admission token.
-    Engine,
-}
-
-impl Mover {
-    /// The name in configuration and records.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Seam => "seam",
-            Self::Engine => "engine",
         }
     }
 }

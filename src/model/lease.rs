@@ -18,6 +18,13 @@ coded!(
     }
 );
 
+#[allow(clippy::derivable_impls, reason = "the macro that makes the enum derives no default")]
+impl Default for Mover {
+    fn default() -> Self {
+        Self::Seam
+    }
+}
+
 /// A range of a decode host's arena, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Extent {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::Uri;
+use axum::http::{HeaderMap, Uri};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -45,9 +45,19 @@ pub(super) async fn openapi() -> impl IntoResponse {
 }
 
 pub(super) async fn route(State(api): Api, request: Request) -> Result<Response, Refusal> {
+    let traceparent = traceparent(request.headers());
     let request: RouteRequest = json(&api, request).await?;
     at_most("exclude", request.exclude.len(), api.limits.entries)?;
-    Ok(raw_json(api.service.route(request).await?))
+    Ok(raw_json(api.service.route(request, traceparent).await?))
+}
+
+/// The caller's W3C trace context. One that is malformed is left out, as that specification asks.
+fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let parts: Vec<&str> = text.split('-').collect();
+    let hex = |part: &&str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    (lengths == [2, 32, 16, 2] && parts.iter().all(hex)).then(|| text.into())
 }
 
 pub(super) async fn release_lease(State(api): Api, Path(id): Path<String>) -> Answer<impl Serialize> {
