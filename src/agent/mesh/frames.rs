@@ -1,0 +1,165 @@
+//! Questions on streams: one kind byte, then length-prefixed messages of a bounded size, each
+//! awaited for a bounded time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::codec::{self, Wire};
+use crate::model::{Generation, LeaseCall, LeaseCallReply, NodeName};
+use crate::net::frame::{read_frame, write_frame};
+
+/// How long one message may take to arrive.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a stream is opened for; its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Hello = 1,
+    Sync = 2,
+    Lease = 3,
+}
+
+impl Kind {
+    pub(super) fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Hello, Self::Sync, Self::Lease].into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// What a node that starts asks of its seeds, and of whoever holds its name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// Whose life the answer is about.
+    pub(super) name: NodeName,
+}
+
+/// The answer to [`Hello`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct HelloReply {
+    /// The latest life known of that name, and where it listened.
+    pub(super) known: Option<(Generation, SocketAddr)>,
+}
+
+impl Wire for Hello {
+    const NAME: &'static str = "hello";
+    const LIMIT: usize = 128;
+}
+
+impl Wire for HelloReply {
+    const NAME: &'static str = "hello answer";
+    const LIMIT: usize = 128;
+}
+
+impl Wire for LeaseCall {
+    const NAME: &'static str = "lease call";
+    const LIMIT: usize = 2 * 1024;
+}
+
+impl Wire for LeaseCallReply {
+    const NAME: &'static str = "lease answer";
+    const LIMIT: usize = 256 * 1024;
+}
+
+/// Writes a question's kind and first message in one piece.
+pub(super) async fn write_question(
+    stream: &mut (impl AsyncWrite + Unpin),
+    kind: Kind,
+    message: &[u8],
+) -> Result<(), StreamError> {
+    let mut bytes = Vec::with_capacity(message.len() + 5);
+    bytes.push(kind as u8);
+    write_frame(&mut bytes, message).await.map_err(StreamError::broken)?;
+    stream.write_all(&bytes).await.map_err(StreamError::broken)
+}
+
+pub(super) async fn read_kind(stream: &mut (impl AsyncRead + Unpin)) -> Result<Kind, StreamError> {
+    let byte = within(async { stream.read_u8().await.map_err(StreamError::broken) }).await?;
+    Kind::from_byte(byte).ok_or_else(|| StreamError(format!("a question of the unknown kind {byte}")))
+}
+
+pub(super) async fn write_message(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), StreamError> {
+    within(async { write_frame(stream, bytes).await.map_err(StreamError::broken) }).await
+}
+
+pub(super) async fn read_bytes(stream: &mut (impl AsyncRead + Unpin), limit: usize) -> Result<Vec<u8>, StreamError> {
+    within(async { read_frame(stream, limit).await.map_err(StreamError::broken) }).await
+}
+
+pub(super) async fn read_message<T: Wire>(stream: &mut (impl AsyncRead + Unpin)) -> Result<T, StreamError> {
+    codec::decode(&read_bytes(stream, T::LIMIT).await?).map_err(StreamError::broken)
+}
+
+/// Why a question came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct StreamError(pub(super) String);
+
+impl StreamError {
+    pub(super) fn broken(error: impl std::fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+async fn within<T>(what: impl Future<Output = Result<T, StreamError>>) -> Result<T, StreamError> {
+    tokio::time::timeout(PATIENCE, what).await.unwrap_or_else(|_| Err(StreamError("it took too long".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Extent, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, Quote};
+
+    fn lease_id() -> LeaseId {
+        "d0.5.7".parse().unwrap()
+    }
+
+    #[test]
+    fn the_form_of_every_message_is_fixed() {
+        let node = |text: &str| NodeName::new(text).unwrap();
+        let golden = |bytes: Result<Vec<u8>, codec::CodecError>, expected: &[&[u8]]| {
+            assert_eq!(bytes.unwrap(), expected.concat());
+        };
+        golden(codec::encode(&Hello { name: node("d0") }), &[&[1, 2], b"d0"]);
+        let known = Some((5, SocketAddr::from(([10, 0, 0, 1], 7))));
+        golden(codec::encode(&HelloReply { known }), &[&[1, 1, 5, 0, 10, 0, 0, 1, 7]]);
+
+        let ask = LeaseAsk {
+            holder: node("p0"),
+            holder_generation: 4,
+            ask: 3,
+            request_id: "r".parse().unwrap(),
+            kv_bytes: 300,
+            ttl_ms: 250,
+            model: None,
+        };
+        golden(codec::encode(&LeaseCall::Ask(ask)), &[&[1, 0, 2], b"p0", &[4, 3, 1], b"r", &[251, 44, 1, 250, 0]]);
+        golden(codec::encode(&LeaseCall::Release(lease_id())), &[&[1, 1, 6], b"d0.5.7"]);
+        let renew = LeaseCall::Renew { lease: lease_id(), ttl_ms: 1 };
+        golden(codec::encode(&renew), &[&[1, 2, 6], b"d0.5.7", &[1]]);
+
+        golden(codec::encode(&LeaseCallReply::Changed(true)), &[&[1, 1, 1]]);
+        let refused = LeaseReply::Refused { refusal: LeaseRefusal::KvBytes, quote: None };
+        golden(codec::encode(&LeaseCallReply::Lease(refused)), &[&[1, 0, 1, 1, 0]]);
+        let quote =
+            Quote { active_sessions: 1, max_sessions: 2, kv_bytes_free: 3, inbound_bytes: 4, token_time_ms: None };
+        let extents = vec![Extent { offset: 0, bytes: 9 }];
+        let lease = Lease { id: lease_id(), kv_bytes: 8, extents, ttl_ms: 7 };
+        golden(
+            codec::encode(&LeaseCallReply::Lease(LeaseReply::Granted { lease, quote })),
+            &[&[1, 0, 0, 6], b"d0.5.7", &[8, 1, 0, 9, 7, 1, 2, 3, 4, 0]],
+        );
+    }
+
+    #[tokio::test]
+    async fn a_question_of_an_unknown_kind_or_an_endless_message_is_refused() {
+        let mut unknown: &[u8] = &[9];
+        assert!(read_kind(&mut unknown).await.unwrap_err().to_string().contains("unknown kind 9"));
+        let mut question = Vec::new();
+        write_question(&mut question, Kind::Hello, &[0; 200]).await.unwrap();
+        let mut stream = &question[..];
+        assert_eq!(read_kind(&mut stream).await.unwrap(), Kind::Hello);
+        assert!(read_message::<Hello>(&mut stream).await.is_err());
+    }
+}

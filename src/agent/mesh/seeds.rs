@@ -1,0 +1,178 @@
+//! Finding the others: what a starting node asks of its seeds, and how it keeps in touch with them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ractor::ActorRef;
+use tokio::time::timeout;
+
+use super::MeshStartError;
+use super::actor::Message;
+use super::frames::{Hello, HelloReply, Kind, PATIENCE, StreamError, read_message, write_question};
+use super::mailbox::Mailbox;
+use super::peers::Peers;
+use crate::codec;
+use crate::mesh::Input;
+use crate::model::{Generation, NodeName};
+use crate::net::{Connection, Endpoint};
+
+/// A node that starts waits this long for what its seeds know of it.
+const START_PATIENCE: Duration = Duration::from_secs(1);
+/// Whoever holds this node's name already has this long to say so.
+const HOLDER_PATIENCE: Duration = Duration::from_millis(400);
+/// Between two attempts at a seed that does not answer.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Between two looks at a seed that does.
+const LOOK: Duration = Duration::from_secs(10);
+/// Addresses of one seed that are tried.
+const MAX_ADDRS: usize = 8;
+
+/// Where this node itself listens, so that it does not take itself for another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    pub(super) advertised: SocketAddr,
+    pub(super) bound: SocketAddr,
+}
+
+impl Own {
+    fn is(&self, addr: SocketAddr) -> bool {
+        let here = |ip: IpAddr| std::net::UdpSocket::bind((ip, 0)).is_ok();
+        let listens = self.bound.ip() == addr.ip() || self.bound.ip().is_unspecified() && here(addr.ip());
+        addr == self.advertised || addr.port() == self.bound.port() && listens
+    }
+}
+
+/// Who is starting.
+pub(super) struct Starting<'a> {
+    pub(super) me: &'a NodeName,
+    pub(super) own: Own,
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) seeds: &'a [String],
+}
+
+impl Starting<'_> {
+    /// The latest life of this node's name that anyone knows, as far as they answer in time.
+    ///
+    /// # Errors
+    /// A process of the same name is running.
+    pub(super) async fn seen(&self) -> Result<Option<Generation>, MeshStartError> {
+        let ask = async |seed: &String| timeout(START_PATIENCE, self.ask(seed)).await.unwrap_or(Ok(None));
+        let mut latest = None;
+        for life in join_all(self.seeds.iter().map(ask)).await {
+            latest = latest.max(life?);
+        }
+        Ok(latest)
+    }
+
+    /// Whether no seed is anyone else.
+    pub(super) async fn alone(&self) -> bool {
+        for seed in self.seeds {
+            let addrs = timeout(START_PATIENCE, resolve(seed)).await.unwrap_or_default();
+            if addrs.is_empty() || !addrs.into_iter().all(|addr| self.own.is(addr)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn ask(&self, seed: &str) -> Result<Option<Generation>, MeshStartError> {
+        for addr in resolve(seed).await {
+            if self.own.is(addr) {
+                continue;
+            }
+            let Ok(connection) = self.endpoint.connect(addr, None).await else { continue };
+            if connection.peer() == self.me {
+                return Err(self.taken(addr));
+            }
+            let Ok(HelloReply { known }) = hello(&connection, self.me).await else { continue };
+            let Some((generation, holder)) = known else { return Ok(None) };
+            let dial = timeout(HOLDER_PATIENCE, self.endpoint.connect(holder, Some(self.me)));
+            if !self.own.is(holder) && matches!(dial.await, Ok(Ok(_))) {
+                return Err(self.taken(holder));
+            }
+            return Ok(Some(generation));
+        }
+        Ok(None)
+    }
+
+    fn taken(&self, addr: SocketAddr) -> MeshStartError {
+        MeshStartError::NameTaken { node: self.me.clone(), addr }
+    }
+}
+
+/// Keeps in touch with one seed for as long as the actor lives.
+pub(super) async fn follow(
+    seed: String,
+    own: Own,
+    me: NodeName,
+    endpoint: Endpoint,
+    peers: Arc<Peers>,
+    actor: ActorRef<Message>,
+    mailbox: Mailbox,
+) {
+    let mut retry = RETRY.0;
+    let mut known: Option<(NodeName, SocketAddr)> = None;
+    loop {
+        if !known.as_ref().is_some_and(|(name, _)| peers.existing(name).is_some()) {
+            known = find(&seed, own, &me, &endpoint, &peers).await;
+        }
+        let Some((node, addr)) = known.clone() else {
+            tokio::time::sleep(retry).await;
+            retry = (retry * 2).min(RETRY.1);
+            continue;
+        };
+        retry = RETRY.0;
+        let Some(permit) = mailbox.room().await else { return };
+        if actor.cast(Message::Input(Input::SeedSeen { node, addr }, Some(permit))).is_err() {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Connects to a seed, whoever it is, unless it is this node itself.
+async fn find(
+    seed: &str,
+    own: Own,
+    me: &NodeName,
+    endpoint: &Endpoint,
+    peers: &Peers,
+) -> Option<(NodeName, SocketAddr)> {
+    for addr in resolve(seed).await {
+        if own.is(addr) {
+            continue;
+        }
+        match endpoint.connect(addr, None).await {
+            Ok(connection) if connection.peer() != me => {
+                let name = connection.peer().clone();
+                peers.adopt(connection, me);
+                return Some((name, addr));
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(seed, %addr, %error, "seed does not answer"),
+        }
+    }
+    None
+}
+
+async fn resolve(seed: &str) -> Vec<SocketAddr> {
+    match tokio::net::lookup_host(seed).await {
+        Ok(addrs) => addrs.take(MAX_ADDRS).collect(),
+        Err(error) => {
+            tracing::debug!(seed, %error, "seed not found");
+            Vec::new()
+        }
+    }
+}
+
+async fn hello(connection: &Connection, name: &NodeName) -> Result<HelloReply, StreamError> {
+    let ask = async {
+        let (mut send, mut receive) = connection.quinn().open_bi().await.map_err(StreamError::broken)?;
+        let bytes = codec::encode(&Hello { name: name.clone() }).map_err(StreamError::broken)?;
+        write_question(&mut send, Kind::Hello, &bytes).await?;
+        read_message(&mut receive).await
+    };
+    timeout(PATIENCE, ask).await.map_err(StreamError::broken)?
+}
