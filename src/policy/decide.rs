@@ -315,3 +315,6 @@ impl Best {
         Choice { outcome, chosen: Some(*chosen) }
     }
 }
+
+#[cfg(test)]
+mod tests;
