@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::health::window::Point;
 use crate::health::{Thresholds, Track};
-use crate::model::{Capacity, DecisionId, Evidence, NodeName, Workload};
+use crate::model::{Capacity, DecisionId, Evidence, NodeName, RiskGroup, Workload};
 use crate::policy::decide::{Candidate, Target, decide};
 use crate::policy::record::{Context, DecisionRecord};
 use crate::policy::{InvalidProfile, Profile};
@@ -105,6 +105,7 @@ struct Question {
 /// What a line knows of one pool.
 struct Pool {
     target: Target,
+    risk_group: Option<RiskGroup>,
     capacity: Capacity,
     samples: Vec<Point>,
     newest_age_ms: Option<u64>,
@@ -119,6 +120,7 @@ impl Pool {
         }
         Candidate {
             target: Arc::new(self.target),
+            risk_group: self.risk_group,
             health: track.health(thresholds),
             health_age_ms: self.newest_age_ms,
             evidence,

@@ -1,4 +1,5 @@
 //! What `explain` says, word for word.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 use seam::model::{DecisionId, Lease, Outcome, Reason};
 use seam::policy::Profile;

@@ -1,4 +1,5 @@
 //! A core restored from any of its snapshots answers the rest of its tape as it did the first time.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use seam::core::{Core, Mono, Now};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::record::Names;
 use super::round::round4;
-use super::select::{Rank, SelectionPolicy};
+use super::select::{Rank, SelectionPolicy, lexical};
 use super::{Profile, admit, score};
 use crate::health::Thresholds;
 use crate::model::{
@@ -22,6 +23,7 @@ pub const HEALTH_FIRST_FROM: f64 = 0.75;
 
 /// Where a candidate leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Names", into = "Names")]
 pub struct Target {
     /// The pool.
     pub pool: PoolName,
@@ -29,8 +31,6 @@ pub struct Target {
     pub node: Option<NodeName>,
     /// The path; absent where a what-if names only pools.
     pub path: Option<PathId>,
-    /// Hosts that fail together with it.
-    pub risk_group: Option<RiskGroup>,
 }
 
 /// A pool, a path to it and the telemetry that one decision reads.
@@ -38,6 +38,8 @@ pub struct Target {
 pub struct Candidate {
     /// Where it leads; shared, so that a record costs no copy of the names.
     pub target: Arc<Target>,
+    /// Hosts that fail together with it.
+    pub risk_group: Option<RiskGroup>,
     /// The path's health.
     pub health: PathHealth,
     /// How old the newest sample is, in milliseconds, where there is one.
@@ -210,10 +212,12 @@ pub fn decide(profile: Profile, thresholds: &Thresholds, workload: &Workload, ca
             &alternates,
         );
         let verdict = admit::judge(rules, &demand, candidate, &load, prs);
-        let rank = verdict.admits().then(|| Rank::of(policy, health, &load));
-        if let Some(rank) = rank {
-            best.consider(index, rank, health, &load);
-        }
+        let rank = verdict.admits().then(|| {
+            let gfs = round4(health.gfs);
+            let rank = Rank::of(policy, health.state, gfs, &load);
+            best.consider(index, rank, health.state, [severity, gfs, load.utilization]);
+            rank
+        });
         assessments.push(Assessment { prs, fae, verdict, load, alternates, rank });
     }
     Decision { choice: best.choice(), assessments }
@@ -282,13 +286,12 @@ struct Best {
 type Wellness = [f64; 3];
 
 impl Best {
-    fn consider(&mut self, index: usize, rank: Rank, health: &PathHealth, load: &Load) {
+    fn consider(&mut self, index: usize, rank: Rank, state: PathState, wellness: Wellness) {
         let better = |than: &Rank| rank.compare(than) == Ordering::Less;
         if self.ranked.as_ref().is_none_or(|(_, leader, _)| better(leader)) {
-            self.ranked = Some((index, rank, health.state));
+            self.ranked = Some((index, rank, state));
         }
-        let wellness = [health.state.severity(), round4(health.gfs), load.utilization];
-        let healthier = self.healthiest.as_ref().is_none_or(|(_, leader, its)| match compare(&wellness, its) {
+        let healthier = self.healthiest.as_ref().is_none_or(|(_, leader, its)| match lexical(&wellness, its) {
             Ordering::Less => true,
             Ordering::Equal => better(leader),
             Ordering::Greater => false,
@@ -313,10 +316,5 @@ impl Best {
     }
 }
 
-fn compare(left: &Wellness, right: &Wellness) -> Ordering {
-    left.iter()
-        .zip(right)
-        .map(|(left, right)| left.total_cmp(right))
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
-}
+#[cfg(test)]
+mod tests;

@@ -266,9 +266,10 @@ fn evidence(candidate: &CandidateRecord) -> String {
 /// The shortest name that tells the candidate from the others: its host, with the rail where the
 /// host has several paths, or its pool where no host is named.
 fn name(record: &DecisionRecord, candidate: &CandidateRecord) -> String {
-    let Some(node) = &candidate.node else { return candidate.pool.to_string() };
-    let several = record.candidates.iter().filter(|other| other.node.as_ref() == Some(node)).count() > 1;
-    match &candidate.path {
+    let target = &candidate.target;
+    let Some(node) = &target.node else { return target.pool.to_string() };
+    let several = record.candidates.iter().filter(|other| other.target.node.as_ref() == Some(node)).count() > 1;
+    match &target.path {
         Some(path) if several => format!("{node}/{}/{}", path.rail, path.backend),
         _ => node.to_string(),
     }

@@ -126,15 +126,9 @@ pub struct Chosen {
 /// One candidate, the telemetry it was judged by and the judgement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CandidateRecord {
-    /// The pool.
-    pub pool: PoolName,
-    /// The decode host.
-    pub node: Option<NodeName>,
-    /// The path, written `source>destination/rail/backend`.
-    #[serde(with = "path_text")]
-    pub path: Option<PathId>,
-    /// What moves the bytes on it.
-    pub backend: Option<BackendKind>,
+    /// Where it leads; written as its pool, node, path and backend.
+    #[serde(flatten)]
+    pub target: Arc<Target>,
     /// The path's state.
     pub path_state: PathState,
     /// Gray Failure Score in [0, 1].
@@ -282,14 +276,10 @@ impl Chosen {
 
 impl CandidateRecord {
     fn new(candidate: &Candidate, assessment: &Assessment, chosen: bool, best: Option<&Rank>) -> Self {
-        let target = &candidate.target;
         let health = &candidate.health;
         let skipped = |rank: Rank| best.filter(|_| !chosen).map(|best| rank.behind(best));
         Self {
-            pool: target.pool.clone(),
-            node: target.node.clone(),
-            path: target.path.clone(),
-            backend: target.path.as_ref().map(|path| path.backend),
+            target: Arc::clone(&candidate.target),
             path_state: health.state,
             gfs: health.gfs,
             prs: assessment.prs,
@@ -305,7 +295,7 @@ impl CandidateRecord {
                 alternates: assessment.alternates.total,
                 available_alternates: assessment.alternates.available,
                 sole_route: assessment.alternates.sole_route(),
-                risk_group: target.risk_group.clone(),
+                risk_group: candidate.risk_group.clone(),
             },
             health: HealthRecord {
                 p99_latency_ms: health.p99_latency_ms,
@@ -342,6 +332,29 @@ impl CapacityRecord {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn four_decimals<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(round4(*value))
+}
+
+/// A [`Target`] as it is written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Names {
+    pool: PoolName,
+    node: Option<NodeName>,
+    #[serde(with = "path_text")]
+    path: Option<PathId>,
+    backend: Option<BackendKind>,
+}
+
+impl From<Target> for Names {
+    fn from(target: Target) -> Self {
+        let backend = target.path.as_ref().map(|path| path.backend);
+        Self { pool: target.pool, node: target.node, path: target.path, backend }
+    }
+}
+
+impl From<Names> for Target {
+    fn from(names: Names) -> Self {
+        Self { pool: names.pool, node: names.node, path: names.path }
+    }
 }
 
 /// A path as one line of text, which is how people name it.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::decide::{Demand, Load, Rules};
 use super::round::round4;
-use crate::model::{PathHealth, PathState, coded};
+use crate::model::{PathState, coded};
 
 /// The most numbers that a rank has.
 pub const MAX_VECTOR: usize = 6;
@@ -81,16 +81,17 @@ pub struct Rank {
 }
 
 impl Rank {
-    pub(super) fn of(policy: SelectionPolicy, health: &PathHealth, load: &Load) -> Self {
-        let severity = round4(health.state.severity());
-        let gfs = round4(health.gfs);
+    /// The rank of a candidate whose GFS is `gfs` when rounded.
+    pub(super) fn of(policy: SelectionPolicy, state: PathState, gfs: f64, load: &Load) -> Self {
+        // Severities have two decimals: there is nothing to round.
+        let severity = state.severity();
         let soft = f64::from(u8::from(load.soft_saturated));
         let utilization = round4(load.utilization);
         // Not a negation: that would make a negative zero.
         let few = 0.0 - f64::from(load.remaining);
         let vector = match policy {
             SelectionPolicy::HeadroomFirst => {
-                let healthy = f64::from(u8::from(health.state == PathState::Healthy));
+                let healthy = f64::from(u8::from(state == PathState::Healthy));
                 SelectionVector { values: [healthy, soft, utilization, severity, gfs, few], len: 6 }
             }
             SelectionPolicy::HealthFirst => {
@@ -112,14 +113,18 @@ impl Rank {
     }
 
     pub(super) fn compare(&self, other: &Self) -> Ordering {
-        for (mine, theirs) in self.vector.values.iter().zip(&other.vector.values) {
-            match mine.total_cmp(theirs) {
-                Ordering::Equal => {}
-                unequal => return unequal,
-            }
-        }
-        Ordering::Equal
+        lexical(&self.vector.values, &other.vector.values)
     }
+}
+
+/// Compares number by number.
+pub(super) fn lexical<const N: usize>(left: &[f64; N], right: &[f64; N]) -> Ordering {
+    for (left, right) in left.iter().zip(right) {
+        if left != right {
+            return if left < right { Ordering::Less } else { Ordering::Greater };
+        }
+    }
+    Ordering::Equal
 }
 
 /// At most [`MAX_VECTOR`] numbers, without a heap.
@@ -153,5 +158,17 @@ impl<'de> Deserialize<'de> for SelectionVector {
         places.copy_from_slice(&numbers);
         vector.len = numbers.len() as u8;
         Ok(vector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_severity_needs_rounding() {
+        for state in PathState::ALL {
+            assert_eq!(round4(state.severity()), state.severity());
+        }
     }
 }

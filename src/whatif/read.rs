@@ -148,12 +148,8 @@ fn pool(at: &str, value: &Value, thresholds: &Thresholds, samples_left: &mut usi
         None => None,
     };
     Ok(Pool {
-        target: Target {
-            pool,
-            node: fields.parsed("node")?,
-            path: fields.parsed("path")?,
-            risk_group: fields.parsed("risk_group")?,
-        },
+        target: Target { pool, node: fields.parsed("node")?, path: fields.parsed("path")? },
+        risk_group: fields.parsed("risk_group")?,
         capacity: Capacity { active_sessions, max_capacity, soft_fraction },
         samples,
         newest_age_ms,
@@ -312,7 +308,7 @@ mod tests {
         assert_eq!(record.id.to_string(), "what-if.0.7");
         let candidate = &record.candidates[0];
         assert_eq!((candidate.capacity.max_capacity, candidate.capacity.soft_limit), (3, 2));
-        assert_eq!(candidate.path.as_ref().unwrap().to_string(), "p0>d0/r0/quic");
+        assert_eq!(candidate.target.path.as_ref().unwrap().to_string(), "p0>d0/r0/quic");
         assert_eq!(candidate.topology.risk_group.as_ref().unwrap().as_str(), "rack-1");
         assert_eq!(candidate.health.age_ms, Some(300));
     }

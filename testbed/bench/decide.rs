@@ -1,4 +1,5 @@
 //! What a decision costs: alone, with its record, and with the record's JSON.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "a program, not a library")]
 
 mod fabric;
 

@@ -1,4 +1,5 @@
 //! Makes decisions with their records, for `instructions` to count. Arguments: candidates, decisions.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "a program, not a library")]
 
 mod fabric;
 
