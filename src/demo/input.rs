@@ -10,7 +10,7 @@ pub(crate) fn read(options: &Options) -> Result<(String, Vec<TraceRequest>), Dem
     };
     let reader = TraceReader::open(path)?;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let source = format!("a {} trace ({name})", reader.format().as_str());
+    let source = format!("{name} ({})", reader.format().as_str());
     let mut requests = Vec::new();
     for request in reader.take(options.requests) {
         // Prefixes play no part here, and are most of a trace's bytes.

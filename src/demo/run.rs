@@ -246,7 +246,8 @@ impl Stage<'_> {
 
     async fn clear(&self, fault: &mut Fault) -> Result<(), DemoError> {
         let Some(host) = self.mesh.prefill().next() else { return Ok(()) };
-        let body = serde_json::json!({"rail": RAIL, "mode": "clean", "base_ms": 0.0});
+        // A rail without a mode has no faults.
+        let body = serde_json::json!({"rail": RAIL});
         host.client.put::<Done>("/v1/faults", &body).await?;
         let off_ms = self.gateway.book.now_ms();
         fault.off_ms = Some(off_ms);

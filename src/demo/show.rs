@@ -164,6 +164,7 @@ fn write_gray(out: &mut String, paint: Paint, path: &str, gray: &GrayReport) -> 
     }
     match (gray.cleared_at_ms, gray.healthy_after_ms) {
         (Some(at), Some(ms)) => writeln!(out, "  cleared at {}, healthy again after {}", seconds(at), seconds(ms))?,
+        (Some(at), None) if gray.detected_after_ms.is_none() => writeln!(out, "  cleared at {}", seconds(at))?,
         (Some(at), None) => writeln!(out, "  cleared at {}, not healthy again while watched", seconds(at))?,
         (None, _) => {}
     }

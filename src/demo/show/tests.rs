@@ -64,7 +64,7 @@ fn report() -> Report {
             AgentReport { name: "d0".into(), api: "http://127.0.0.1:4002".into() },
         ],
         scale: ScaleReport {
-            source: "a Mooncake trace (mooncake_conversation.jsonl.gz)".into(),
+            source: "mooncake_conversation.jsonl.gz (Mooncake)".into(),
             model: "llama-3.1-8b".into(),
             shrink: 3_790.5,
             largest_true_bytes: 121_298 * 131_072,
@@ -86,6 +86,14 @@ fn report() -> Report {
 #[test]
 fn the_report_reads_as_before() {
     insta::assert_snapshot!(report().to_text(false, true));
+}
+
+#[test]
+fn a_fault_that_was_not_seen_is_not_waited_for_in_words() {
+    let mut unseen = report();
+    unseen.gray = unseen.gray.map(|gray| GrayReport { detected_after_ms: None, healthy_after_ms: None, ..gray });
+    let text = unseen.to_text(false, false);
+    assert!(text.contains("  not seen by its source\n  cleared at 4.20 s\n"), "{text}");
 }
 
 #[test]
