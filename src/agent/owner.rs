@@ -34,7 +34,12 @@ pub(crate) trait Effects: Send + 'static {
     fn took(&mut self, _: Duration) {}
 
     /// Acts on one output; an answer to a question is returned with the question's key.
-    fn perform(&mut self, core: &Self::Core, now: Now, output: <Self::Core as Core>::Output) -> Option<(u64, Self::Answer)>;
+    fn perform(
+        &mut self,
+        core: &Self::Core,
+        now: Now,
+        output: <Self::Core as Core>::Output,
+    ) -> Option<(u64, Self::Answer)>;
 }
 
 type Question<E> = Box<dyn FnOnce(u64) -> <<E as Effects>::Core as Core>::Input + Send>;
@@ -79,7 +84,16 @@ impl<E: Effects> Owner<E> {
         limit: usize,
     ) -> Result<Self, ractor::SpawnErr> {
         let waiting = Arc::new(AtomicUsize::new(0));
-        let start = State { core, effects, clock, waiting: waiting.clone(), asked: HashMap::new(), next_key: 0, out: Vec::new(), alarm: watch::channel(None).0 };
+        let start = State {
+            core,
+            effects,
+            clock,
+            waiting: waiting.clone(),
+            asked: HashMap::new(),
+            next_key: 0,
+            out: Vec::new(),
+            alarm: watch::channel(None).0,
+        };
         let (actor, _) = Actor::spawn_linked(None, CoreActor(PhantomData), start, supervisor).await?;
         Ok(Self { actor, waiting, dropped: Arc::new(AtomicU64::new(0)), limit })
     }
