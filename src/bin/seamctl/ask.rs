@@ -9,7 +9,7 @@ use seam::model::LeaseId;
 use serde_json::Value;
 
 use crate::exit::{Failure, print, print_json};
-use crate::table::{bytes, or_dash, pairs, span, table};
+use crate::table::{bytes, count, or_dash, pairs, span, table};
 
 /// Which agent.
 #[derive(Args)]
@@ -91,7 +91,7 @@ pub(crate) async fn members(plain: Plain) -> Result<(), Failure> {
         ]
     });
     let text = table(["node", "state", "roles", "pool", "sessions", "kv free", "mesh"], rows);
-    print(&format!("{text}\n{} members. Next: seamctl paths\n", members.len()))
+    print(&format!("{text}\n{}. Next: seamctl paths\n", count(members.len(), "member")))
 }
 
 pub(crate) async fn paths(plain: Plain) -> Result<(), Failure> {
@@ -104,7 +104,6 @@ pub(crate) async fn paths(plain: Plain) -> Result<(), Failure> {
         let health = &line.health;
         [
             line.path.to_string(),
-            or_dash(line.pool.as_ref()),
             health.state.to_string(),
             format!("{:.3}", health.gfs),
             format!("{:.2}", health.p99_latency_ms),
@@ -114,8 +113,9 @@ pub(crate) async fn paths(plain: Plain) -> Result<(), Failure> {
             or_dash(line.age_ms.map(|ms| format!("{:.1} s", ms as f64 / 1000.0))),
         ]
     });
-    let text = table(["path", "pool", "state", "gfs", "p99 ms", "jitter ms", "drop %", "samples", "age"], rows);
-    print(&format!("{text}\n{} paths. Next: seamctl decisions, seamctl explain ID\n", paths.len()))
+    let text = table(["path", "state", "gfs", "p99", "jitter", "drop %", "samples", "age"], rows);
+    let found = count(paths.len(), "path");
+    print(&format!("{text}\n{found}; p99 and jitter in milliseconds. Next: seamctl decisions, seamctl explain ID\n"))
 }
 
 pub(crate) async fn drain(plain: Plain, on: bool) -> Result<(), Failure> {
@@ -171,5 +171,5 @@ async fn list(plain: Plain) -> Result<(), Failure> {
         ]
     });
     let text = table(["lease", "state", "holder", "request", "bytes", "expires in"], rows);
-    print(&format!("{text}\n{} leases. Next: seamctl lease release ID\n", leases.len()))
+    print(&format!("{text}\n{}. Next: seamctl lease release ID\n", count(leases.len(), "lease")))
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::ask::Agent;
 use crate::exit::{Failure, print, print_json};
-use crate::table::{or_dash, table};
+use crate::table::{count, or_dash, table};
 
 /// What it decided.
 #[derive(Args)]
@@ -115,7 +115,7 @@ impl Decisions {
         });
         let text = table(["decision", "time (UTC)", "class", "outcome", "chosen", "of"], rows);
         let example = records.first().map_or_else(|| "ID".to_owned(), |record| record.id.to_string());
-        print(&format!("{text}\n{} decisions. Next: seamctl explain {example}\n", records.len()))
+        print(&format!("{text}\n{}. Next: seamctl explain {example}\n", count(records.len(), "decision")))
     }
 
     async fn follow(&self, client: &Client) -> Result<(), Failure> {
