@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Backend, BoxFuture, Landing, PathError, Peer, Write, Written};
 use crate::arena::Arena;
-use crate::net::{Endpoint, NetError, NodeIdentity, Traffic, VarInt};
+use crate::net::{Endpoint, EndpointOptions, NetError, NodeIdentity, Traffic, VarInt};
 use dial::Dialer;
 
 /// The largest probe, in bytes.
@@ -88,7 +88,21 @@ impl QuicRail {
         arena: Arc<Arena>,
         landing: Arc<dyn Landing>,
     ) -> Result<Self, NetError> {
-        let endpoint = Endpoint::bind(bind, identity, Traffic::Rail)?;
+        Self::start_with(bind, identity, EndpointOptions::default(), arena, landing)
+    }
+
+    /// As [`start`](Self::start), with an operator's options.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        bind: SocketAddr,
+        identity: &NodeIdentity,
+        options: EndpointOptions,
+        arena: Arc<Arena>,
+        landing: Arc<dyn Landing>,
+    ) -> Result<Self, NetError> {
+        let endpoint = Endpoint::bind_with(bind, identity, Traffic::Rail, options)?;
         let shared = Arc::new(Shared { arena, landing, counters: Counters::default() });
         let tasks = TaskTracker::new();
         tasks.spawn(receive::serve(endpoint.clone(), Arc::clone(&shared), tasks.clone()));

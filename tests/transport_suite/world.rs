@@ -93,11 +93,10 @@ impl Node {
         all
     }
 
-    /// Fills the arena with numbers of `seed`.
+    /// Fills the arena with bytes that follow from `seed`.
     pub(crate) fn fill(&self, seed: u64) {
-        use rand::{Rng as _, SeedableRng as _};
         let mut bytes = vec![0; usize::try_from(self.arena.size()).unwrap()];
-        rand_chacha::ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
+        blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
         self.arena.write(0, &bytes).unwrap();
     }
 
@@ -108,7 +107,7 @@ impl Node {
             let start = usize::try_from(extent.offset).unwrap();
             bytes[start..start + usize::try_from(extent.bytes).unwrap()].fill(CANARY);
         }
-        bytes.iter().all(|byte| *byte == CANARY)
+        bytes == vec![CANARY; bytes.len()]
     }
 
     pub(crate) async fn probe(&self, peer: &Peer, bytes: u32) -> Result<Duration, PathError> {
