@@ -40,6 +40,7 @@ for_each_backend!(
     transfers_of_several_senders_at_once_do_not_mix,
     a_lease_that_is_unknown_held_by_another_too_small_or_used_is_refused_in_the_ledgers_words,
     a_lease_that_ends_under_way_fails_the_transfer,
+    a_write_that_the_ledger_keeps_waiting_holds_up_neither_probes_nor_other_writes,
     extents_outside_the_receiving_arena_are_refused_and_the_lease_is_quiet,
     blocks_outside_the_sending_arena_are_a_local_fault,
     probes_of_any_size_come_back,
@@ -155,6 +156,31 @@ async fn a_lease_that_ends_under_way_fails_the_transfer(world: World) {
     assert_eq!(words, "d.1.1 has ended");
     let granted = d.ledger.of(&lease(1));
     assert_eq!((granted.delivered, granted.quiet), (None, 1));
+}
+
+async fn a_write_that_the_ledger_keeps_waiting_holds_up_neither_probes_nor_other_writes(world: World) {
+    let (p, d) = (world.node("p", 12 * MIB), world.node("d", 12 * MIB));
+    p.fill(6);
+    d.ledger.grant(lease(1), "p", &[extent(0, 10 * MIB)]);
+    d.ledger.grant(lease(2), "p", &[extent(10 * MIB, 2 * MIB)]);
+    d.ledger.hold(&lease(1), true);
+    // More than the connection buffers for one stream.
+    let blocks = [extent(0, 10 * MIB)];
+    let mut waiting = std::pin::pin!(p.write(&d.peer, lease(1), &blocks));
+    let meanwhile = async {
+        p.probe(&d.peer, 64).await.unwrap();
+        p.write(&d.peer, lease(2), &[extent(0, 2 * MIB)]).await.unwrap();
+        p.probe(&d.peer, 1_000_000).await.unwrap();
+    };
+    tokio::select! {
+        biased;
+        result = &mut waiting => panic!("the ledger was not asked: {result:?}"),
+        () = meanwhile => {}
+    }
+    assert_eq!(d.ledger.of(&lease(1)).opened, 0);
+    d.ledger.hold(&lease(1), false);
+    waiting.await.unwrap();
+    assert!(d.bytes(&blocks) == p.bytes(&blocks));
 }
 
 async fn extents_outside_the_receiving_arena_are_refused_and_the_lease_is_quiet(world: World) {

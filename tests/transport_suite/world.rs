@@ -145,6 +145,7 @@ impl Default for Ledger {
 pub(crate) struct Granted {
     holder: NodeName,
     extents: Vec<Extent>,
+    held: bool,
     pub(crate) is_open: bool,
     pub(crate) delivered: Option<(u64, [u8; 32])>,
     pub(crate) ended: bool,
@@ -157,6 +158,7 @@ impl Ledger {
         let granted = Granted {
             holder: name(holder),
             extents: extents.to_vec(),
+            held: false,
             is_open: false,
             delivered: None,
             ended: false,
@@ -169,6 +171,11 @@ impl Ledger {
     /// From now on the lease counts as ended, like one that has expired.
     pub(crate) fn end(&self, id: &LeaseId) {
         self.change(id, |granted| granted.ended = true);
+    }
+
+    /// While held, whoever wants to open the lease must wait.
+    pub(crate) fn hold(&self, id: &LeaseId, held: bool) {
+        self.change(id, |granted| granted.held = held);
     }
 
     pub(crate) fn of(&self, id: &LeaseId) -> Granted {
@@ -200,6 +207,9 @@ impl Landing for Ledger {
         bytes: u64,
     ) -> BoxFuture<'a, Result<Vec<Extent>, String>> {
         Box::pin(async move {
+            if self.leases.lock().unwrap().contains_key(lease) {
+                self.until(lease, |granted| !granted.held).await;
+            }
             let opened = self.change(lease, |granted| {
                 let room: u64 = granted.extents.iter().map(|extent| extent.bytes).sum();
                 if granted.holder != *sender {

@@ -99,12 +99,14 @@ impl Traffic {
                 idle(&mut config, 10_000);
                 let mut cubic = CubicConfig::default();
                 cubic.initial_window(u64::from(MIB));
+                // The connection takes in several streams' worth: one that its ledger keeps waiting
+                // must not hold up the others.
                 config
                     .keep_alive_interval(Some(Duration::from_secs(3)))
                     .max_concurrent_bidi_streams(VarInt::from_u32(64))
                     .max_concurrent_uni_streams(VarInt::from_u32(1))
                     .stream_receive_window(VarInt::from_u32(8 * MIB))
-                    .receive_window(VarInt::from_u32(8 * MIB))
+                    .receive_window(VarInt::from_u32(32 * MIB))
                     .send_window(u64::from(8 * MIB))
                     .datagram_receive_buffer_size(None)
                     .congestion_controller_factory(Arc::new(cubic));
