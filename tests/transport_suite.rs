@@ -44,6 +44,7 @@ for_each_backend!(
     extents_outside_the_receiving_arena_are_refused_and_the_lease_is_quiet,
     blocks_outside_the_sending_arena_are_a_local_fault,
     probes_of_any_size_come_back,
+    many_operations_at_once_share_one_connection_for_probes_and_one_for_bulk,
     a_probe_or_an_address_that_cannot_be_is_a_local_fault,
     a_peer_of_another_name_is_refused,
     a_peer_of_another_ca_is_refused,
@@ -212,6 +213,16 @@ async fn probes_of_any_size_come_back(world: World) {
         assert!(elapsed > Duration::ZERO);
     }
     assert_eq!(d.rail.counters().probes, 8);
+}
+
+async fn many_operations_at_once_share_one_connection_for_probes_and_one_for_bulk(world: World) {
+    let (p, d) = (world.node("p", MIB), world.node("d", MIB));
+    let probes = (0..100).map(|_| p.probe(&d.peer, 64));
+    assert!(futures_util::future::join_all(probes).await.iter().all(Result::is_ok));
+    assert_eq!(d.rail.connections().accepted, 1);
+    let bulk = (0..10).map(|_| p.probe(&d.peer, 100_000));
+    assert!(futures_util::future::join_all(bulk).await.iter().all(Result::is_ok));
+    assert_eq!(d.rail.connections().accepted, 2);
 }
 
 async fn a_probe_or_an_address_that_cannot_be_is_a_local_fault(world: World) {

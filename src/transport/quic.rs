@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Backend, BoxFuture, Landing, PathError, Peer, Write, Written};
 use crate::arena::Arena;
-use crate::net::{Endpoint, EndpointOptions, NetError, NodeIdentity, Traffic, VarInt};
+use crate::net::{Endpoint, EndpointCounters, EndpointOptions, NetError, NodeIdentity, Traffic, VarInt};
 use dial::Dialer;
 
 /// The largest probe, in bytes.
@@ -113,6 +113,12 @@ impl QuicRail {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.endpoint.local_addr()
+    }
+
+    /// What happened to the connections that its peers opened.
+    #[must_use]
+    pub fn connections(&self) -> EndpointCounters {
+        self.endpoint.counters()
     }
 
     /// What it has served and refused so far.
