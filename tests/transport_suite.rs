@@ -8,12 +8,15 @@ mod proxy;
 #[path = "transport_suite/world.rs"]
 mod world;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proxy::Proxy;
 use rand::{RngExt as _, SeedableRng as _};
+use seam::arena::Arena;
+use seam::transport::quic::QuicRail;
 use seam::transport::{PathError, Peer};
-use world::{AMPLE, Kind, Node, World, extent, lease, name};
+use world::{AMPLE, Kind, Ledger, Node, World, extent, lease, name};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -358,6 +361,17 @@ async fn a_peer_behind_a_cut_network_times_out_and_is_used_again_when_it_is_mend
     p.probe(&through, 64).await.unwrap();
     d.ledger.grant(lease(1), "p", &[extent(0, 9)]);
     p.write(&through, lease(1), &[extent(0, 9)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rail_that_peers_could_not_find_does_not_start() {
+    let world = World::new(Kind::Quic);
+    let (arena, ledger) = (Arc::new(Arena::anonymous(1).unwrap()), Arc::new(Ledger::default()));
+    for bind in ["0.0.0.0:0", "[::]:0"] {
+        let started = QuicRail::start(bind.parse().unwrap(), &world.identity("d"), arena.clone(), ledger.clone());
+        let error = started.err().expect("it started").to_string();
+        assert!(error.contains("address of its own network port"), "{error}");
+    }
 }
 
 trait BlockOnHere {

@@ -10,6 +10,7 @@ mod receive;
 mod send;
 mod wire;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,10 +79,11 @@ pub struct QuicRail {
 
 impl QuicRail {
     /// Listens on `bind` and serves at once: writes land in `arena` where `landing` says. Must be
-    /// called within a tokio runtime.
+    /// called within a tokio runtime. Peers are told this address, so it must be a definite one;
+    /// only its port may be left open.
     ///
     /// # Errors
-    /// If the address cannot be had or the identity is unfit.
+    /// If the address is 0.0.0.0 or ::, or cannot be had, or the identity is unfit.
     pub fn start(
         bind: SocketAddr,
         identity: &NodeIdentity,
@@ -102,6 +104,11 @@ impl QuicRail {
         arena: Arc<Arena>,
         landing: Arc<dyn Landing>,
     ) -> Result<Self, NetError> {
+        if bind.ip().is_unspecified() {
+            let source =
+                io::Error::new(io::ErrorKind::InvalidInput, "a rail needs the address of its own network port");
+            return Err(NetError::Bind { addr: bind, source });
+        }
         let endpoint = Endpoint::bind_with(bind, identity, Traffic::Rail, options)?;
         let shared = Arc::new(Shared { arena, landing, counters: Counters::default() });
         let tasks = TaskTracker::new();
