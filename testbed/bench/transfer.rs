@@ -1,6 +1,6 @@
 //! How fast a rail moves bytes on loopback, beside plain TCP in the same minutes: five interleaved
 //! rounds, medians. Run with `cargo bench --bench transfer`.
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
