@@ -94,7 +94,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Where this side listens, in the backend's own words; goes into the node record.
     fn address(&self) -> String;
 
-    /// Sends `payload_bytes` on the path and waits for the echo.
+    /// Sends `payload_bytes` on the path and waits for the echo. The deadline covers setting up a
+    /// connection where there is none yet; the time returned does not.
     fn probe<'a>(
         &'a self,
         peer: &'a Peer,
@@ -147,6 +148,8 @@ pub trait Landing: Send + Sync + 'static {
     /// the transfer must then fail.
     fn delivered<'a>(&'a self, lease: &'a LeaseId, bytes: u64, hash: [u8; 32]) -> BoxFuture<'a, Result<(), String>>;
 
-    /// The stream that wrote into `lease` is closed; no later write of it can land.
+    /// The stream that wrote into `lease` is closed; no later write of it can land. Comes once for
+    /// every `open` that succeeded, after `delivered` where there is one, and before the sender
+    /// hears the outcome.
     fn quiet<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()>;
 }

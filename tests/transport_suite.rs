@@ -8,12 +8,15 @@ mod proxy;
 #[path = "transport_suite/world.rs"]
 mod world;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proxy::Proxy;
 use rand::{RngExt as _, SeedableRng as _};
+use seam::arena::Arena;
+use seam::transport::quic::QuicRail;
 use seam::transport::{PathError, Peer};
-use world::{AMPLE, Kind, Node, World, extent, lease, name};
+use world::{AMPLE, Kind, Ledger, Node, World, extent, lease, name};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -40,9 +43,11 @@ for_each_backend!(
     transfers_of_several_senders_at_once_do_not_mix,
     a_lease_that_is_unknown_held_by_another_too_small_or_used_is_refused_in_the_ledgers_words,
     a_lease_that_ends_under_way_fails_the_transfer,
+    a_write_that_the_ledger_keeps_waiting_holds_up_neither_probes_nor_other_writes,
     extents_outside_the_receiving_arena_are_refused_and_the_lease_is_quiet,
     blocks_outside_the_sending_arena_are_a_local_fault,
     probes_of_any_size_come_back,
+    many_operations_at_once_share_one_connection_for_probes_and_one_for_bulk,
     a_probe_or_an_address_that_cannot_be_is_a_local_fault,
     a_peer_of_another_name_is_refused,
     a_peer_of_another_ca_is_refused,
@@ -55,16 +60,16 @@ for_each_backend!(
 );
 
 async fn a_thousand_scattered_blocks_arrive_in_order_and_nothing_else_changes(world: World) {
-    let (p, d) = (world.node("p", 40 * MIB), world.node("d", 40 * MIB));
+    let (p, d) = (world.node("p", 20 * MIB), world.node("d", 24 * MIB));
     p.fill(1);
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(2);
     let mut blocks: Vec<_> =
-        (0..998).map(|_| extent(rng.random_range(0..30 * MIB), rng.random_range(1..9_000))).collect();
+        (0..998).map(|_| extent(rng.random_range(0..18 * MIB), rng.random_range(1..9_000))).collect();
     blocks.insert(100, extent(7, 8 * MIB));
-    blocks.insert(500, extent(9 * MIB + 1, 8 * MIB - 3));
+    blocks.insert(500, extent(9 * MIB + 1, MIB - 3));
     let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
     let half = bytes / 2 + 1;
-    let extents = [extent(20 * MIB + 13, half), extent(4_099, bytes - half)];
+    let extents = [extent(12 * MIB + 13, half), extent(4_099, bytes - half)];
     d.ledger.grant(lease(1), "p", &extents);
 
     let written = p.write(&d.peer, lease(1), &blocks).await.unwrap();
@@ -157,6 +162,31 @@ async fn a_lease_that_ends_under_way_fails_the_transfer(world: World) {
     assert_eq!((granted.delivered, granted.quiet), (None, 1));
 }
 
+async fn a_write_that_the_ledger_keeps_waiting_holds_up_neither_probes_nor_other_writes(world: World) {
+    let (p, d) = (world.node("p", 12 * MIB), world.node("d", 12 * MIB));
+    p.fill(6);
+    d.ledger.grant(lease(1), "p", &[extent(0, 10 * MIB)]);
+    d.ledger.grant(lease(2), "p", &[extent(10 * MIB, 2 * MIB)]);
+    d.ledger.hold(&lease(1), true);
+    // More than the connection buffers for one stream.
+    let blocks = [extent(0, 10 * MIB)];
+    let mut waiting = std::pin::pin!(p.write(&d.peer, lease(1), &blocks));
+    let meanwhile = async {
+        p.probe(&d.peer, 64).await.unwrap();
+        p.write(&d.peer, lease(2), &[extent(0, 2 * MIB)]).await.unwrap();
+        p.probe(&d.peer, 1_000_000).await.unwrap();
+    };
+    tokio::select! {
+        biased;
+        result = &mut waiting => panic!("the ledger was not asked: {result:?}"),
+        () = meanwhile => {}
+    }
+    assert_eq!(d.ledger.of(&lease(1)).opened, 0);
+    d.ledger.hold(&lease(1), false);
+    waiting.await.unwrap();
+    assert!(d.bytes(&blocks) == p.bytes(&blocks));
+}
+
 async fn extents_outside_the_receiving_arena_are_refused_and_the_lease_is_quiet(world: World) {
     let (p, d) = (world.node("p", MIB), world.node("d", MIB));
     let wrong = [vec![extent(MIB - 10, 11)], vec![extent(u64::MAX - 2, 11)], vec![extent(0, 8), extent(7, 8)]];
@@ -186,6 +216,16 @@ async fn probes_of_any_size_come_back(world: World) {
         assert!(elapsed > Duration::ZERO);
     }
     assert_eq!(d.rail.counters().probes, 8);
+}
+
+async fn many_operations_at_once_share_one_connection_for_probes_and_one_for_bulk(world: World) {
+    let (p, d) = (world.node("p", MIB), world.node("d", MIB));
+    let probes = (0..100).map(|_| p.probe(&d.peer, 64));
+    assert!(futures_util::future::join_all(probes).await.iter().all(Result::is_ok));
+    assert_eq!(d.rail.connections().accepted, 1);
+    let bulk = (0..10).map(|_| p.probe(&d.peer, 100_000));
+    assert!(futures_util::future::join_all(bulk).await.iter().all(Result::is_ok));
+    assert_eq!(d.rail.connections().accepted, 2);
 }
 
 async fn a_probe_or_an_address_that_cannot_be_is_a_local_fault(world: World) {
@@ -292,6 +332,13 @@ async fn a_cancelled_write_leaves_the_lease_quiet_and_no_byte_lands_later(world:
     assert!(writing.await.unwrap_err().is_cancelled());
     proxy.mend();
     d.ledger.until(&lease(1), |granted| granted.quiet == 1).await;
+    let served = async {
+        while d.rail.counters().broken + d.rail.counters().refused == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(AMPLE, served).await.expect("the stream was never ended");
+    assert_eq!(d.rail.counters().refused, 0, "given up, not merely cut short");
     let at_quiet = d.bytes(&[extent(0, 16 * MIB)]);
     // A whole exchange over the same connections: whatever was on its way has arrived since.
     let through = Peer { address: proxy.addr.to_string(), ..peer };
@@ -314,6 +361,17 @@ async fn a_peer_behind_a_cut_network_times_out_and_is_used_again_when_it_is_mend
     p.probe(&through, 64).await.unwrap();
     d.ledger.grant(lease(1), "p", &[extent(0, 9)]);
     p.write(&through, lease(1), &[extent(0, 9)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rail_that_peers_could_not_find_does_not_start() {
+    let world = World::new(Kind::Quic);
+    let (arena, ledger) = (Arc::new(Arena::anonymous(1).unwrap()), Arc::new(Ledger::default()));
+    for bind in ["0.0.0.0:0", "[::]:0"] {
+        let started = QuicRail::start(bind.parse().unwrap(), &world.identity("d"), arena.clone(), ledger.clone());
+        let error = started.err().expect("it started").to_string();
+        assert!(error.contains("address of its own network port"), "{error}");
+    }
 }
 
 trait BlockOnHere {

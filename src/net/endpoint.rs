@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::NodeIdentity;
 use super::tls::Expected;
 use crate::model::NodeName;
-pub use tuning::Traffic;
+pub use tuning::{EndpointOptions, Traffic};
 
 /// Connections of one endpoint, both directions together.
 const MAX_CONNECTIONS: usize = 4_096;
@@ -134,6 +134,7 @@ struct Inner {
     local: SocketAddr,
     identity: NodeIdentity,
     traffic: Traffic,
+    options: EndpointOptions,
     counters: Arc<Counters>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
 }
@@ -158,10 +159,24 @@ impl Endpoint {
     /// # Errors
     /// [`NetError::Bind`] if the address cannot be had, [`NetError::Tls`] if the identity is unfit.
     pub fn bind(addr: SocketAddr, identity: &NodeIdentity, traffic: Traffic) -> Result<Self, NetError> {
+        Self::bind_with(addr, identity, traffic, EndpointOptions::default())
+    }
+
+    /// As [`bind`](Self::bind), with an operator's options.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_with(
+        addr: SocketAddr,
+        identity: &NodeIdentity,
+        traffic: Traffic,
+        options: EndpointOptions,
+    ) -> Result<Self, NetError> {
         let tls = identity.server_config(traffic.alpn()).map_err(|error| NetError::Tls(error.to_string()))?;
         let crypto = Arc::new(QuicServerConfig::try_from(tls).map_err(|error| NetError::Tls(error.to_string()))?);
         let mut server = ServerConfig::with_crypto(crypto);
-        server.migration(false).max_incoming(MAX_HANDSHAKES).transport_config(Arc::new(traffic.transport(addr.ip())));
+        server.migration(false).max_incoming(MAX_HANDSHAKES);
+        let servers = tuning::ServerConfigs::new(&server, traffic, options);
 
         let bind = |source| NetError::Bind { addr, source };
         let socket = traffic.socket(addr).map_err(bind)?;
@@ -170,13 +185,13 @@ impl Endpoint {
         config
             .max_udp_payload_size(traffic.max_payload())
             .map_err(|error| bind(io::Error::other(error.to_string())))?;
-        let quinn = quinn::Endpoint::new(config, Some(server.clone()), socket, runtime).map_err(bind)?;
+        let quinn = quinn::Endpoint::new(config, Some(server), socket, runtime).map_err(bind)?;
         let local = quinn.local_addr().map_err(bind)?;
         let counters = Arc::new(Counters::default());
         let (sender, receiver) = mpsc::channel(MAX_UNACCEPTED);
-        tokio::spawn(accept_loop(quinn.clone(), identity.clone(), traffic, server, Arc::clone(&counters), sender));
+        tokio::spawn(accept_loop(quinn.clone(), identity.clone(), servers, Arc::clone(&counters), sender));
         let accepted = Mutex::new(receiver);
-        let inner = Inner { quinn, local, identity: identity.clone(), traffic, counters, accepted };
+        let inner = Inner { quinn, local, identity: identity.clone(), traffic, options, counters, accepted };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -249,11 +264,11 @@ impl Endpoint {
 
     fn client_config(&self, addr: SocketAddr, expected: Option<&NodeName>) -> Result<ClientConfig, NetError> {
         let expected = expected.map_or(Expected::AnyMember, |node| Expected::Node(node.clone()));
-        let Inner { identity, traffic, .. } = &*self.inner;
+        let Inner { identity, traffic, options, .. } = &*self.inner;
         let tls = identity.client_config(traffic.alpn(), expected).map_err(|error| NetError::Tls(error.to_string()))?;
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| NetError::Tls(error.to_string()))?;
         let mut config = ClientConfig::new(Arc::new(crypto));
-        config.transport_config(Arc::new(traffic.transport(addr.ip())));
+        config.transport_config(Arc::new(traffic.transport(addr.ip(), *options)));
         Ok(config)
     }
 }
@@ -262,13 +277,11 @@ impl Endpoint {
 async fn accept_loop(
     endpoint: quinn::Endpoint,
     identity: NodeIdentity,
-    traffic: Traffic,
-    server: ServerConfig,
+    servers: tuning::ServerConfigs,
     counters: Arc<Counters>,
     accepted: mpsc::Sender<Connection>,
 ) {
     let slots = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-    let by_distance = tuning::ServerConfigs::new(server, traffic);
     while let Some(incoming) = endpoint.accept().await {
         let slot = Arc::clone(&slots).try_acquire_owned();
         let Ok(slot) = slot else {
@@ -287,16 +300,19 @@ async fn accept_loop(
             let _ = incoming.retry();
             continue;
         }
-        let server = by_distance.for_peer(incoming.remote_address().ip());
+        let server = servers.for_peer(incoming.remote_address().ip());
         let (identity, counters, accepted) = (identity.clone(), Arc::clone(&counters), accepted.clone());
         tokio::spawn(async move {
             let _slot = slot;
             match timeout(HANDSHAKE_LIMIT, greet(incoming, server, &identity)).await {
-                Ok(Ok(connection)) => match accepted.try_send(connection) {
-                    Ok(()) => _ = counters.accepted.fetch_add(1, Ordering::Relaxed),
-                    Err(error) => {
+                Ok(Ok(connection)) => match accepted.try_reserve() {
+                    Ok(place) => {
+                        counters.accepted.fetch_add(1, Ordering::Relaxed);
+                        place.send(connection);
+                    }
+                    Err(_) => {
                         counters.refused.fetch_add(1, Ordering::Relaxed);
-                        error.into_inner().quinn.close(CODE_FULL, b"too many connections wait here");
+                        connection.quinn.close(CODE_FULL, b"too many connections wait here");
                     }
                 },
                 Ok(Err(detail)) => {
@@ -361,25 +377,4 @@ fn is_tls(code: TransportErrorCode) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_client_that_accepts_the_server_still_hears_that_its_own_certificate_was_refused() {
-        let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let identity = |name: &str, dir: &tempfile::TempDir| {
-            NodeIdentity::dev("c", &NodeName::new(name).unwrap(), dir.path()).unwrap()
-        };
-        let server_identity = identity("b", &ours);
-        let client_identity = server_identity.presenting(&identity("a", &theirs));
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let server = Endpoint::bind(any, &server_identity, Traffic::Mesh).unwrap();
-        let client = Endpoint::bind(any, &client_identity, Traffic::Mesh).unwrap();
-        let error = client.connect(server.local_addr(), None).await.unwrap_err();
-        assert!(
-            matches!(&error, NetError::Identity { detail, .. } if detail.contains("did not accept this node")),
-            "{error}"
-        );
-        assert_eq!(server.counters().accepted, 0);
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ mod receive;
 mod send;
 mod wire;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Backend, BoxFuture, Landing, PathError, Peer, Write, Written};
 use crate::arena::Arena;
-use crate::net::{Endpoint, NetError, NodeIdentity, Traffic, VarInt};
+use crate::net::{Endpoint, EndpointCounters, EndpointOptions, NetError, NodeIdentity, Traffic, VarInt};
 use dial::Dialer;
 
 /// The largest probe, in bytes.
@@ -78,17 +79,37 @@ pub struct QuicRail {
 
 impl QuicRail {
     /// Listens on `bind` and serves at once: writes land in `arena` where `landing` says. Must be
-    /// called within a tokio runtime.
+    /// called within a tokio runtime. Peers are told this address, so it must be a definite one;
+    /// only its port may be left open.
     ///
     /// # Errors
-    /// If the address cannot be had or the identity is unfit.
+    /// If the address is 0.0.0.0 or ::, or cannot be had, or the identity is unfit.
     pub fn start(
         bind: SocketAddr,
         identity: &NodeIdentity,
         arena: Arc<Arena>,
         landing: Arc<dyn Landing>,
     ) -> Result<Self, NetError> {
-        let endpoint = Endpoint::bind(bind, identity, Traffic::Rail)?;
+        Self::start_with(bind, identity, EndpointOptions::default(), arena, landing)
+    }
+
+    /// As [`start`](Self::start), with an operator's options.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(
+        bind: SocketAddr,
+        identity: &NodeIdentity,
+        options: EndpointOptions,
+        arena: Arc<Arena>,
+        landing: Arc<dyn Landing>,
+    ) -> Result<Self, NetError> {
+        if bind.ip().is_unspecified() {
+            let source =
+                io::Error::new(io::ErrorKind::InvalidInput, "a rail needs the address of its own network port");
+            return Err(NetError::Bind { addr: bind, source });
+        }
+        let endpoint = Endpoint::bind_with(bind, identity, Traffic::Rail, options)?;
         let shared = Arc::new(Shared { arena, landing, counters: Counters::default() });
         let tasks = TaskTracker::new();
         tasks.spawn(receive::serve(endpoint.clone(), Arc::clone(&shared), tasks.clone()));
@@ -99,6 +120,12 @@ impl QuicRail {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.endpoint.local_addr()
+    }
+
+    /// What happened to the connections that its peers opened.
+    #[must_use]
+    pub fn connections(&self) -> EndpointCounters {
+        self.endpoint.counters()
     }
 
     /// What it has served and refused so far.

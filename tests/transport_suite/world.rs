@@ -93,11 +93,10 @@ impl Node {
         all
     }
 
-    /// Fills the arena with numbers of `seed`.
+    /// Fills the arena with bytes that follow from `seed`.
     pub(crate) fn fill(&self, seed: u64) {
-        use rand::{Rng as _, SeedableRng as _};
         let mut bytes = vec![0; usize::try_from(self.arena.size()).unwrap()];
-        rand_chacha::ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
+        blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
         self.arena.write(0, &bytes).unwrap();
     }
 
@@ -108,7 +107,7 @@ impl Node {
             let start = usize::try_from(extent.offset).unwrap();
             bytes[start..start + usize::try_from(extent.bytes).unwrap()].fill(CANARY);
         }
-        bytes.iter().all(|byte| *byte == CANARY)
+        bytes == vec![CANARY; bytes.len()]
     }
 
     pub(crate) async fn probe(&self, peer: &Peer, bytes: u32) -> Result<Duration, PathError> {
@@ -146,6 +145,7 @@ impl Default for Ledger {
 pub(crate) struct Granted {
     holder: NodeName,
     extents: Vec<Extent>,
+    held: bool,
     pub(crate) is_open: bool,
     pub(crate) delivered: Option<(u64, [u8; 32])>,
     pub(crate) ended: bool,
@@ -158,6 +158,7 @@ impl Ledger {
         let granted = Granted {
             holder: name(holder),
             extents: extents.to_vec(),
+            held: false,
             is_open: false,
             delivered: None,
             ended: false,
@@ -170,6 +171,11 @@ impl Ledger {
     /// From now on the lease counts as ended, like one that has expired.
     pub(crate) fn end(&self, id: &LeaseId) {
         self.change(id, |granted| granted.ended = true);
+    }
+
+    /// While held, whoever wants to open the lease must wait.
+    pub(crate) fn hold(&self, id: &LeaseId, held: bool) {
+        self.change(id, |granted| granted.held = held);
     }
 
     pub(crate) fn of(&self, id: &LeaseId) -> Granted {
@@ -201,6 +207,9 @@ impl Landing for Ledger {
         bytes: u64,
     ) -> BoxFuture<'a, Result<Vec<Extent>, String>> {
         Box::pin(async move {
+            if self.leases.lock().unwrap().contains_key(lease) {
+                self.until(lease, |granted| !granted.held).await;
+            }
             let opened = self.change(lease, |granted| {
                 let room: u64 = granted.extents.iter().map(|extent| extent.bytes).sum();
                 if granted.holder != *sender {

@@ -59,10 +59,14 @@ async fn serve_stream(shared: &Shared, peer: &NodeName, mut out: SendStream, mut
             Some(Reply::refused(&format!("a probe of {payload_bytes} bytes, at most {MAX_PROBE_BYTES}")))
         }
         Request::Probe { payload_bytes, deadline_ms } => {
-            let echoed = timeout(limit(deadline_ms), echo(&mut out, &mut incoming, payload_bytes)).await;
-            match echoed {
-                Ok(Ok(())) => return count(&counters.probes),
-                Ok(Err(_)) | Err(_) => None,
+            match timeout(limit(deadline_ms), echo(&mut out, &mut incoming, payload_bytes)).await {
+                Ok(Ok(())) => {
+                    count(&counters.probes);
+                    // Fails only if the prober is gone.
+                    let _ = out.finish();
+                    return;
+                }
+                Ok(Err(())) | Err(_) => None,
             }
         }
         Request::Write { lease, bytes, deadline_ms } => {
@@ -162,6 +166,7 @@ async fn land(arena: &Arena, incoming: &mut RecvStream, extents: &[Extent], byte
             tokio::task::yield_now().await;
         }
     }
+    // What never came need not be hashed.
     if landing.left() > 0 {
         return Err(LandError::Framing);
     }
@@ -179,7 +184,7 @@ async fn echo(out: &mut SendStream, incoming: &mut RecvStream, payload_bytes: u3
         left -= chunk.bytes.len();
         out.write_chunk(chunk.bytes).await.map_err(drop)?;
     }
-    out.finish().map_err(drop)
+    Ok(())
 }
 
 async fn request(incoming: &mut RecvStream) -> Result<Request, String> {
