@@ -1,5 +1,6 @@
 //! Real meshes on loopback: joining, records, leases, leaving, and who is kept out.
 #![cfg(feature = "agent")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::net::SocketAddr;
 use std::path::Path;

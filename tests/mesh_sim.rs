@@ -1,5 +1,6 @@
 //! The mesh core in virtual time: joining, spreading, dying, coming back, and refusing.
 #![cfg(feature = "agent")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
 #[path = "mesh_sim/hostile.rs"]
 mod hostile;
