@@ -254,3 +254,6 @@ fn within<'a>(now: Mono, held: impl Iterator<Item = &'a Held>, budget: usize) ->
     }
     records
 }
+
+#[cfg(all(test, feature = "agent"))]
+mod tests;
