@@ -4,8 +4,12 @@
 //! of every error what it tells about the path, and writes only into extents that the receiving
 //! side's [`Landing`] has confirmed for that lease.
 
+pub mod mock;
+pub mod quic;
+
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Extent, LeaseId, NodeName};
@@ -90,7 +94,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Where this side listens, in the backend's own words; goes into the node record.
     fn address(&self) -> String;
 
-    /// Sends `payload_bytes` on the path and waits for the echo.
+    /// Sends `payload_bytes` on the path and waits for the echo. The deadline covers setting up a
+    /// connection where there is none yet; the time returned does not.
     fn probe<'a>(
         &'a self,
         peer: &'a Peer,
@@ -103,6 +108,29 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Stops answering and closes every connection.
     fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn address(&self) -> String {
+        (**self).address()
+    }
+
+    fn probe<'a>(
+        &'a self,
+        peer: &'a Peer,
+        payload_bytes: u32,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Duration, PathError>> {
+        (**self).probe(peer, payload_bytes, deadline)
+    }
+
+    fn write<'a>(&'a self, peer: &'a Peer, write: Write) -> BoxFuture<'a, Result<Written, PathError>> {
+        (**self).write(peer, write)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        (**self).close()
+    }
 }
 
 /// The receiving side's authority: the ledger, as a backend sees it.
@@ -120,6 +148,8 @@ pub trait Landing: Send + Sync + 'static {
     /// the transfer must then fail.
     fn delivered<'a>(&'a self, lease: &'a LeaseId, bytes: u64, hash: [u8; 32]) -> BoxFuture<'a, Result<(), String>>;
 
-    /// The stream that wrote into `lease` is closed; no later write of it can land.
+    /// The stream that wrote into `lease` is closed; no later write of it can land. Comes once for
+    /// every `open` that succeeded, after `delivered` where there is one, and before the sender
+    /// hears the outcome.
     fn quiet<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()>;
 }

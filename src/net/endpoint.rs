@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::NodeIdentity;
 use super::tls::Expected;
 use crate::model::NodeName;
-pub use tuning::Traffic;
+pub use tuning::{EndpointOptions, Traffic};
 
 /// Connections of one endpoint, both directions together.
 const MAX_CONNECTIONS: usize = 4_096;
@@ -134,6 +134,7 @@ struct Inner {
     local: SocketAddr,
     identity: NodeIdentity,
     traffic: Traffic,
+    options: EndpointOptions,
     counters: Arc<Counters>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
 }
@@ -158,10 +159,24 @@ impl Endpoint {
     /// # Errors
     /// [`NetError::Bind`] if the address cannot be had, [`NetError::Tls`] if the identity is unfit.
     pub fn bind(addr: SocketAddr, identity: &NodeIdentity, traffic: Traffic) -> Result<Self, NetError> {
+        Self::bind_with(addr, identity, traffic, EndpointOptions::default())
+    }
+
+    /// As [`bind`](Self::bind), with an operator's options.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_with(
+        addr: SocketAddr,
+        identity: &NodeIdentity,
+        traffic: Traffic,
+        options: EndpointOptions,
+    ) -> Result<Self, NetError> {
         let tls = identity.server_config(traffic.alpn()).map_err(|error| NetError::Tls(error.to_string()))?;
         let crypto = Arc::new(QuicServerConfig::try_from(tls).map_err(|error| NetError::Tls(error.to_string()))?);
         let mut server = ServerConfig::with_crypto(crypto);
-        server.migration(false).max_incoming(MAX_HANDSHAKES).transport_config(Arc::new(traffic.transport(addr.ip())));
+        server.migration(false).max_incoming(MAX_HANDSHAKES);
+        let servers = tuning::ServerConfigs::new(&server, traffic, options);
 
         let bind = |source| NetError::Bind { addr, source };
         let socket = traffic.socket(addr).map_err(bind)?;
@@ -170,13 +185,13 @@ impl Endpoint {
         config
             .max_udp_payload_size(traffic.max_payload())
             .map_err(|error| bind(io::Error::other(error.to_string())))?;
-        let quinn = quinn::Endpoint::new(config, Some(server.clone()), socket, runtime).map_err(bind)?;
+        let quinn = quinn::Endpoint::new(config, Some(server), socket, runtime).map_err(bind)?;
         let local = quinn.local_addr().map_err(bind)?;
         let counters = Arc::new(Counters::default());
         let (sender, receiver) = mpsc::channel(MAX_UNACCEPTED);
-        tokio::spawn(accept_loop(quinn.clone(), identity.clone(), traffic, server, Arc::clone(&counters), sender));
+        tokio::spawn(accept_loop(quinn.clone(), identity.clone(), servers, Arc::clone(&counters), sender));
         let accepted = Mutex::new(receiver);
-        let inner = Inner { quinn, local, identity: identity.clone(), traffic, counters, accepted };
+        let inner = Inner { quinn, local, identity: identity.clone(), traffic, options, counters, accepted };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -237,18 +252,23 @@ impl Endpoint {
     /// Closes every connection, accepts no more, and waits (a second at most) until the peers can
     /// have heard of it.
     pub async fn close(&self) {
-        self.inner.quinn.close(CODE_CLOSING, b"closing");
+        self.close_now();
         // Peers that do not hear it find out by their idle timeout.
         let _ = timeout(Duration::from_secs(1), self.inner.quinn.wait_idle()).await;
     }
 
+    /// Closes every connection and accepts no more, without waiting.
+    pub(crate) fn close_now(&self) {
+        self.inner.quinn.close(CODE_CLOSING, b"closing");
+    }
+
     fn client_config(&self, addr: SocketAddr, expected: Option<&NodeName>) -> Result<ClientConfig, NetError> {
         let expected = expected.map_or(Expected::AnyMember, |node| Expected::Node(node.clone()));
-        let Inner { identity, traffic, .. } = &*self.inner;
+        let Inner { identity, traffic, options, .. } = &*self.inner;
         let tls = identity.client_config(traffic.alpn(), expected).map_err(|error| NetError::Tls(error.to_string()))?;
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| NetError::Tls(error.to_string()))?;
         let mut config = ClientConfig::new(Arc::new(crypto));
-        config.transport_config(Arc::new(traffic.transport(addr.ip())));
+        config.transport_config(Arc::new(traffic.transport(addr.ip(), *options)));
         Ok(config)
     }
 }
@@ -257,13 +277,11 @@ impl Endpoint {
 async fn accept_loop(
     endpoint: quinn::Endpoint,
     identity: NodeIdentity,
-    traffic: Traffic,
-    server: ServerConfig,
+    servers: tuning::ServerConfigs,
     counters: Arc<Counters>,
     accepted: mpsc::Sender<Connection>,
 ) {
     let slots = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-    let by_distance = tuning::ServerConfigs::new(server, traffic);
     while let Some(incoming) = endpoint.accept().await {
         let slot = Arc::clone(&slots).try_acquire_owned();
         let Ok(slot) = slot else {
@@ -282,7 +300,7 @@ async fn accept_loop(
             let _ = incoming.retry();
             continue;
         }
-        let server = by_distance.for_peer(incoming.remote_address().ip());
+        let server = servers.for_peer(incoming.remote_address().ip());
         let (identity, counters, accepted) = (identity.clone(), Arc::clone(&counters), accepted.clone());
         tokio::spawn(async move {
             let _slot = slot;
@@ -358,6 +376,35 @@ fn is_tls(code: TransportErrorCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    async fn mtu_after_bulk(traffic: Traffic, enough: u16, at_most: usize) -> u16 {
+        let dir = tempfile::tempdir().unwrap();
+        let bind = |name: &str| {
+            let identity = NodeIdentity::dev("c", &NodeName::new(name).unwrap(), dir.path()).unwrap();
+            Endpoint::bind("127.0.0.1:0".parse().unwrap(), &identity, traffic).unwrap()
+        };
+        let (client, server) = (bind("a"), bind("b"));
+        let connection = client.connect(server.local_addr(), None).await.unwrap();
+        let accepted = server.accept().await.unwrap();
+        let mtu = || connection.quinn().stats().path.current_mtu;
+        for _ in 0..at_most {
+            if mtu() >= enough {
+                break;
+            }
+            let (mut out, _) = connection.quinn().open_bi().await.unwrap();
+            out.write_all(&[7; 100_000]).await.unwrap();
+            out.finish().unwrap();
+            let (_, mut back) = accepted.quinn().accept_bi().await.unwrap();
+            back.read_to_end(100_000).await.unwrap();
+        }
+        mtu()
+    }
+
+    #[tokio::test]
+    async fn only_rails_over_loopback_grow_datagrams_beyond_what_any_network_carries() {
+        assert!(mtu_after_bulk(Traffic::Rail, 60_000, 1_000).await >= 60_000);
+        assert!(mtu_after_bulk(Traffic::Mesh, 1_473, 50).await <= 1_472);
+    }
 
     #[tokio::test]
     async fn a_client_that_accepts_the_server_still_hears_that_its_own_certificate_was_refused() {

@@ -1,0 +1,249 @@
+//! The sending side: probes and writes.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::dial::{Dialer, Purpose, millis};
+use super::wire::{self, MAX_MESSAGE, Reply, Request};
+use super::{CODE_CANCELLED, MAX_PROBE_BYTES};
+use crate::arena::{Arena, Run};
+use crate::model::NodeName;
+use crate::net::frame::{FrameError, read_frame, write_frame};
+use crate::net::{Connection, ConnectionError, ReadError, RecvStream, SendStream, WriteError};
+use crate::transport::{PathError, Peer, Write, Written};
+
+/// Probes above this many bytes go with the bulk: they would delay the small ones.
+const SMALL_PROBE_BYTES: u32 = 64 * 1024;
+/// Bytes that are read, hashed and handed to the connection at a time.
+const CHUNK: usize = 256 * 1024;
+/// What probes carry: a period that no power of two divides, so that no misplaced piece fits.
+const PATTERN_PERIOD: usize = 251;
+static PATTERN: LazyLock<Bytes> =
+    LazyLock::new(|| (0..=u8::MAX).take(PATTERN_PERIOD).cycle().take(CHUNK + PATTERN_PERIOD).collect());
+
+pub(super) async fn probe(
+    dialer: &Dialer,
+    peer: &Peer,
+    payload_bytes: u32,
+    deadline: Duration,
+) -> Result<Duration, PathError> {
+    if payload_bytes > MAX_PROBE_BYTES {
+        return Err(PathError::Local(format!("a probe of {payload_bytes} bytes, at most {MAX_PROBE_BYTES}")));
+    }
+    let purpose = if payload_bytes > SMALL_PROBE_BYTES { Purpose::Bulk } else { Purpose::Probe };
+    let request = Request::Probe { payload_bytes, deadline_ms: millis(deadline) };
+    let probe = async |connection| {
+        let started = Instant::now();
+        let (mut out, mut back) = open(&peer.node, &connection).await?;
+        let send = async {
+            request_on(&peer.node, &mut out, &request).await?;
+            let mut sent = 0;
+            while sent < payload_bytes as usize {
+                let start = sent % PATTERN_PERIOD;
+                let piece = PATTERN.slice(start..start + CHUNK.min(payload_bytes as usize - sent));
+                sent += piece.len();
+                out.write_chunk(piece).await.map_err(|error| write_error(&peer.node, error))?;
+            }
+            out.done();
+            Ok(())
+        };
+        let receive = async {
+            match reply(&peer.node, &mut back).await? {
+                Reply::Echo => echo(&peer.node, &mut back, payload_bytes as usize).await,
+                Reply::Refused(detail) => Err(PathError::Refused { peer: peer.node.clone(), detail }),
+                other @ (Reply::Landed | Reply::Corrupt) => Err(gone(&peer.node, format!("answered {other:?}"))),
+            }
+        };
+        both(send, receive).await?;
+        out.answered = true;
+        Ok(started.elapsed())
+    };
+    dialer.run(peer, purpose, deadline, probe).await
+}
+
+pub(super) async fn write(dialer: &Dialer, arena: &Arena, peer: &Peer, write: Write) -> Result<Written, PathError> {
+    let Write { lease, blocks, deadline } = write;
+    let bytes = blocks.iter().fold(0_u64, |sum, block| sum.saturating_add(block.bytes));
+    if bytes == 0 {
+        return Err(PathError::Local("a write of no bytes".to_owned()));
+    }
+    let run = Run::new(&blocks, bytes, arena.size()).map_err(|error| PathError::Local(error.to_string()))?;
+    let request = Request::Write { lease, bytes, deadline_ms: millis(deadline) };
+    let transfer = async |connection| {
+        let started = Instant::now();
+        let (mut out, mut back) = open(&peer.node, &connection).await?;
+        let send = async {
+            request_on(&peer.node, &mut out, &request).await?;
+            let hash = stream_run(&peer.node, arena, run, &mut out).await?;
+            out.write_all(&hash).await.map_err(|error| write_error(&peer.node, error))?;
+            out.done();
+            Ok(hash)
+        };
+        let receive = async {
+            match reply(&peer.node, &mut back).await? {
+                Reply::Landed => Ok(()),
+                Reply::Corrupt => Err(PathError::Corrupt { peer: peer.node.clone() }),
+                Reply::Refused(detail) => Err(PathError::Refused { peer: peer.node.clone(), detail }),
+                Reply::Echo => Err(gone(&peer.node, "answered a write with an echo".to_owned())),
+            }
+        };
+        let (hash, ()) = both(send, receive).await?;
+        out.answered = true;
+        Ok(Written { bytes, hash, elapsed: started.elapsed() })
+    };
+    dialer.run(peer, Purpose::Bulk, deadline, transfer).await
+}
+
+/// Sends the bytes of `run` and says their hash.
+async fn stream_run(peer: &NodeName, arena: &Arena, mut run: Run, out: &mut SendStream) -> Result<[u8; 32], PathError> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffers = Buffers::default();
+    while run.left() > 0 {
+        let mut buffer = buffers.take();
+        // The buffer is fresh or no longer shared.
+        let filled = match Arc::get_mut(&mut buffer) {
+            Some(writable) => arena.gather(&mut run, writable).map_err(|error| PathError::Local(error.to_string()))?,
+            None => return Err(PathError::Local("a send buffer is still in use".to_owned())),
+        };
+        let piece = Bytes::from_owner(Arc::clone(&buffer)).slice(..filled);
+        buffers.lent.push_back(buffer);
+        hasher.update(&piece);
+        out.write_chunk(piece).await.map_err(|error| write_error(peer, error))?;
+        // Hashing takes its time: others of this thread want theirs.
+        tokio::task::yield_now().await;
+    }
+    Ok(hasher.finalize().into())
+}
+
+/// Send buffers, taken again once the connection has let go of them. Their number follows from
+/// the connection's send window.
+#[derive(Default)]
+struct Buffers {
+    lent: VecDeque<Arc<[u8]>>,
+}
+
+impl Buffers {
+    fn take(&mut self) -> Arc<[u8]> {
+        let free = self.lent.front().is_some_and(|oldest| Arc::strong_count(oldest) == 1);
+        free.then(|| self.lent.pop_front()).flatten().unwrap_or_else(|| vec![0; CHUNK].into())
+    }
+}
+
+/// Runs both halves of an exchange. The answer decides: it may come before all is sent, and a
+/// peer that wants no more is asked for its reason.
+async fn both<S, R>(
+    send: impl Future<Output = Result<S, PathError>>,
+    receive: impl Future<Output = Result<R, PathError>>,
+) -> Result<(S, R), PathError> {
+    let (mut send, mut receive) = (std::pin::pin!(send), std::pin::pin!(receive));
+    tokio::select! {
+        sent = &mut send => match sent {
+            Ok(sent) => Ok((sent, receive.await?)),
+            Err(error) => match receive.await {
+                Err(refused @ PathError::Refused { .. }) => Err(refused),
+                _ => Err(error),
+            },
+        },
+        received = &mut receive => {
+            let received = received?;
+            Ok((send.await?, received))
+        }
+    }
+}
+
+/// A stream that is reset when it is dropped before the peer has answered all of it, so that
+/// nothing that was cut short looks finished to the peer.
+struct Outgoing {
+    stream: SendStream,
+    answered: bool,
+}
+
+impl Outgoing {
+    fn done(&mut self) {
+        // Fails only if the peer wants no more; its answer says why.
+        let _ = self.stream.finish();
+    }
+}
+
+impl Deref for Outgoing {
+    type Target = SendStream;
+    fn deref(&self) -> &SendStream {
+        &self.stream
+    }
+}
+
+impl DerefMut for Outgoing {
+    fn deref_mut(&mut self) -> &mut SendStream {
+        &mut self.stream
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if !self.answered {
+            // Fails only if there is nothing left to reset.
+            let _ = self.stream.reset(CODE_CANCELLED);
+        }
+    }
+}
+
+async fn open(peer: &NodeName, connection: &Connection) -> Result<(Outgoing, RecvStream), PathError> {
+    let (out, back) = connection.quinn().open_bi().await.map_err(|error| connection_error(peer, error))?;
+    Ok((Outgoing { stream: out, answered: false }, back))
+}
+
+async fn request_on(peer: &NodeName, out: &mut SendStream, request: &Request) -> Result<(), PathError> {
+    let message = wire::encode(request).map_err(|error| PathError::Local(error.to_string()))?;
+    write_frame(out, &message).await.map_err(|error| gone(peer, error.to_string()))
+}
+
+async fn reply(peer: &NodeName, back: &mut RecvStream) -> Result<Reply, PathError> {
+    let frame = read_frame(back, MAX_MESSAGE).await.map_err(|error| match error {
+        FrameError::Ended => gone(peer, "ended the stream without an answer".to_owned()),
+        other => gone(peer, other.to_string()),
+    })?;
+    wire::decode(&frame).map_err(|error| gone(peer, format!("answered something else: {error}")))
+}
+
+/// Reads the echo of a probe and compares it.
+async fn echo(peer: &NodeName, back: &mut RecvStream, expected: usize) -> Result<(), PathError> {
+    let corrupt = || PathError::Corrupt { peer: peer.clone() };
+    let mut seen = 0;
+    while let Some(chunk) = back.read_chunk(CHUNK, true).await.map_err(|error| read_error(peer, error))? {
+        let start = seen % PATTERN_PERIOD;
+        if PATTERN.get(start..start + chunk.bytes.len()) != Some(&chunk.bytes[..]) {
+            return Err(corrupt());
+        }
+        seen += chunk.bytes.len();
+    }
+    if seen == expected { Ok(()) } else { Err(corrupt()) }
+}
+
+fn gone(peer: &NodeName, detail: String) -> PathError {
+    PathError::PeerGone { peer: peer.clone(), detail }
+}
+
+fn connection_error(peer: &NodeName, error: ConnectionError) -> PathError {
+    match error {
+        ConnectionError::LocallyClosed => PathError::Local("the rail is closed".to_owned()),
+        other => gone(peer, other.to_string()),
+    }
+}
+
+fn write_error(peer: &NodeName, error: WriteError) -> PathError {
+    match error {
+        WriteError::ConnectionLost(error) => connection_error(peer, error),
+        other => gone(peer, other.to_string()),
+    }
+}
+
+fn read_error(peer: &NodeName, error: ReadError) -> PathError {
+    match error {
+        ReadError::ConnectionLost(error) => connection_error(peer, error),
+        other => gone(peer, other.to_string()),
+    }
+}

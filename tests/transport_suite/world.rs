@@ -1,0 +1,255 @@
+//! What the suite runs in: nodes with a backend, an arena and a small ledger, on loopback.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use seam::arena::Arena;
+use seam::model::{Extent, LeaseId, NodeName};
+use seam::net::NodeIdentity;
+use seam::transport::mock::{FaultSwitch, Faulty};
+use seam::transport::quic::QuicRail;
+use seam::transport::{Backend, BoxFuture, Landing, PathError, Peer, Write, Written};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+/// Long enough for a busy machine; only a fault runs into it.
+pub(crate) const AMPLE: Duration = Duration::from_secs(60);
+/// What an arena holds where nothing was written.
+pub(crate) const CANARY: u8 = 0xA5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Quic,
+    /// The decorator with its faults off.
+    Mock,
+}
+
+pub(crate) fn name(text: &str) -> NodeName {
+    NodeName::new(text).unwrap()
+}
+
+pub(crate) fn lease(number: u64) -> LeaseId {
+    LeaseId { node: name("d"), generation: 1, number }
+}
+
+pub(crate) fn extent(offset: u64, bytes: u64) -> Extent {
+    Extent { offset, bytes }
+}
+
+/// Makes nodes of one cluster.
+pub(crate) struct World {
+    kind: Kind,
+    dir: TempDir,
+}
+
+impl World {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn identity(&self, node: &str) -> NodeIdentity {
+        NodeIdentity::dev("c", &name(node), self.dir.path()).unwrap()
+    }
+
+    pub(crate) fn node(&self, node: &str, arena_bytes: u64) -> Node {
+        self.node_at("127.0.0.1:0".parse().unwrap(), node, arena_bytes)
+    }
+
+    pub(crate) fn node_at(&self, bind: SocketAddr, node: &str, arena_bytes: u64) -> Node {
+        let arena = Arc::new(Arena::anonymous(arena_bytes).unwrap());
+        arena.write(0, &vec![CANARY; usize::try_from(arena_bytes).unwrap()]).unwrap();
+        let ledger = Arc::new(Ledger::default());
+        let landing: Arc<dyn Landing> = ledger.clone();
+        let rail = QuicRail::start(bind, &self.identity(node), Arc::clone(&arena), landing).unwrap();
+        let addr = rail.local_addr();
+        let rail = Arc::new(rail);
+        let backend: Arc<dyn Backend> = match self.kind {
+            Kind::Quic => rail.clone(),
+            Kind::Mock => Arc::new(Faulty::new(rail.clone(), FaultSwitch::new())),
+        };
+        Node { peer: Peer { node: name(node), address: addr.to_string() }, addr, arena, ledger, backend, rail }
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) peer: Peer,
+    pub(crate) addr: SocketAddr,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) rail: Arc<QuicRail>,
+}
+
+impl Node {
+    pub(crate) fn bytes(&self, extents: &[Extent]) -> Vec<u8> {
+        let mut all = Vec::new();
+        for extent in extents {
+            let mut part = vec![0; usize::try_from(extent.bytes).unwrap()];
+            self.arena.read_into(extent.offset, &mut part).unwrap();
+            all.extend_from_slice(&part);
+        }
+        all
+    }
+
+    /// Fills the arena with bytes that follow from `seed`.
+    pub(crate) fn fill(&self, seed: u64) {
+        let mut bytes = vec![0; usize::try_from(self.arena.size()).unwrap()];
+        blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+        self.arena.write(0, &bytes).unwrap();
+    }
+
+    /// Whether every byte outside `extents` is as it was at the start.
+    pub(crate) fn untouched_outside(&self, extents: &[Extent]) -> bool {
+        let mut bytes = self.bytes(&[extent(0, self.arena.size())]);
+        for extent in extents {
+            let start = usize::try_from(extent.offset).unwrap();
+            bytes[start..start + usize::try_from(extent.bytes).unwrap()].fill(CANARY);
+        }
+        bytes == vec![CANARY; bytes.len()]
+    }
+
+    pub(crate) async fn probe(&self, peer: &Peer, bytes: u32) -> Result<Duration, PathError> {
+        self.backend.probe(peer, bytes, AMPLE).await
+    }
+
+    pub(crate) async fn write(&self, peer: &Peer, lease: LeaseId, blocks: &[Extent]) -> Result<Written, PathError> {
+        self.write_within(AMPLE, peer, lease, blocks).await
+    }
+
+    pub(crate) async fn write_within(
+        &self,
+        deadline: Duration,
+        peer: &Peer,
+        lease: LeaseId,
+        blocks: &[Extent],
+    ) -> Result<Written, PathError> {
+        self.backend.write(peer, Write { lease, blocks: blocks.to_vec(), deadline }).await
+    }
+}
+
+/// Leases in memory; the suite grants them by hand and watches what becomes of them.
+pub(crate) struct Ledger {
+    leases: Mutex<BTreeMap<LeaseId, Granted>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self { leases: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    holder: NodeName,
+    extents: Vec<Extent>,
+    held: bool,
+    pub(crate) is_open: bool,
+    pub(crate) delivered: Option<(u64, [u8; 32])>,
+    pub(crate) ended: bool,
+    pub(crate) opened: u32,
+    pub(crate) quiet: u32,
+}
+
+impl Ledger {
+    pub(crate) fn grant(&self, id: LeaseId, holder: &str, extents: &[Extent]) {
+        let granted = Granted {
+            holder: name(holder),
+            extents: extents.to_vec(),
+            held: false,
+            is_open: false,
+            delivered: None,
+            ended: false,
+            opened: 0,
+            quiet: 0,
+        };
+        self.leases.lock().unwrap().insert(id, granted);
+    }
+
+    /// From now on the lease counts as ended, like one that has expired.
+    pub(crate) fn end(&self, id: &LeaseId) {
+        self.change(id, |granted| granted.ended = true);
+    }
+
+    /// While held, whoever wants to open the lease must wait.
+    pub(crate) fn hold(&self, id: &LeaseId, held: bool) {
+        self.change(id, |granted| granted.held = held);
+    }
+
+    pub(crate) fn of(&self, id: &LeaseId) -> Granted {
+        self.leases.lock().unwrap()[id].clone()
+    }
+
+    pub(crate) async fn until(&self, id: &LeaseId, condition: impl Fn(&Granted) -> bool) {
+        let mut changes = self.changes.subscribe();
+        let reached = async {
+            while !condition(&self.of(id)) {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(AMPLE, reached).await.expect("the lease never got there");
+    }
+
+    fn change<T>(&self, id: &LeaseId, change: impl FnOnce(&mut Granted) -> T) -> Option<T> {
+        let changed = self.leases.lock().unwrap().get_mut(id).map(change);
+        self.changes.send_modify(|count| *count += 1);
+        changed
+    }
+}
+
+impl Landing for Ledger {
+    fn open<'a>(
+        &'a self,
+        lease: &'a LeaseId,
+        sender: &'a NodeName,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Vec<Extent>, String>> {
+        Box::pin(async move {
+            if self.leases.lock().unwrap().contains_key(lease) {
+                self.until(lease, |granted| !granted.held).await;
+            }
+            let opened = self.change(lease, |granted| {
+                let room: u64 = granted.extents.iter().map(|extent| extent.bytes).sum();
+                if granted.holder != *sender {
+                    return Err(format!("{lease} is not held by {sender}"));
+                }
+                if granted.is_open || granted.delivered.is_some() {
+                    return Err(format!("{lease} is in use"));
+                }
+                if bytes > room {
+                    return Err(format!("{bytes} bytes, {lease} has {room}"));
+                }
+                granted.is_open = true;
+                granted.opened += 1;
+                Ok(granted.extents.clone())
+            });
+            opened.unwrap_or_else(|| Err(format!("{lease} is unknown")))
+        })
+    }
+
+    fn delivered<'a>(&'a self, lease: &'a LeaseId, bytes: u64, hash: [u8; 32]) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let delivered = self.change(lease, |granted| {
+                assert!(granted.is_open);
+                if granted.ended {
+                    return Err(format!("{lease} has ended"));
+                }
+                granted.delivered = Some((bytes, hash));
+                Ok(())
+            });
+            delivered.unwrap()
+        })
+    }
+
+    fn quiet<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.change(lease, |granted| {
+                assert!(granted.is_open, "quiet without open");
+                granted.is_open = false;
+                granted.quiet += 1;
+            });
+        })
+    }
+}
