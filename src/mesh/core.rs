@@ -63,11 +63,12 @@ impl MeshCore {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let beat = settings.size.beat();
+        let seed = own_seed(&settings);
         let identity =
             Member { name: settings.node.clone(), addr: settings.addr, generation: settings.generation, renewals: 0 };
         Self {
             beat,
-            membership: Membership::new(identity, &beat, settings.seed),
+            membership: Membership::new(identity, &beat, seed),
             live: BTreeMap::new(),
             records: Records::new(settings.cluster.clone(), settings.ca_der.clone()),
             own: Own::default(),
@@ -75,7 +76,7 @@ impl MeshCore {
             heard: None,
             before_deaf: None,
             left: false,
-            rng: ChaCha8Rng::seed_from_u64(settings.seed ^ 0x5eed),
+            rng: ChaCha8Rng::seed_from_u64(!seed),
             settings,
         }
     }
@@ -359,6 +360,14 @@ impl Core for MeshCore {
     fn restore(snapshot: Snapshot) -> Self {
         Self::new(snapshot.settings)
     }
+}
+
+/// The seed of this node in this life (FNV-1a): nodes that are given the same seed must not make
+/// the same choices.
+fn own_seed(settings: &Settings) -> u64 {
+    let numbers = settings.seed.to_le_bytes().into_iter().chain(settings.generation.to_le_bytes());
+    let bytes = numbers.chain(settings.node.as_str().bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// Whether a member's life can have begun.
