@@ -35,6 +35,7 @@ use crate::codec::Blob;
 use crate::model::{Generation, LoadRecord, NodeName, NodeRecord, PathsRecord};
 pub use identity::{NotEd25519, RecordSigner, node_uri};
 pub use member::{Member, MemberState};
+pub use records::chunk_paths;
 pub use refusal::Refusal;
 pub use size::{MAX_PACKET, MeshSize};
 pub use wire::{

@@ -34,7 +34,7 @@ use tokio::sync::{oneshot, watch};
 
 use self::actor::{Message, Shared};
 use self::frames::{Kind, read_message, write_question};
-use self::mailbox::Latest;
+use self::mailbox::{Latest, Mailbox};
 use self::peers::Peers;
 use self::views::View;
 use crate::api::MemberLine;
@@ -131,6 +131,7 @@ struct Inner {
     addr: SocketAddr,
     actor: ActorRef<Message>,
     peers: Arc<Peers>,
+    mailbox: Mailbox,
     latest: Arc<Latest>,
     shared: Arc<Shared>,
     stats: Arc<MeshStats>,
@@ -235,8 +236,9 @@ impl MeshHandle {
     }
 
     async fn view<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> View) -> Option<T> {
+        let permit = self.inner.mailbox.room().await;
         let (reply, answer) = oneshot::channel();
-        self.inner.actor.cast(Message::View(question(reply))).ok()?;
+        self.inner.actor.cast(Message::View(question(reply), permit)).ok()?;
         answer.await.ok()
     }
 }

@@ -15,7 +15,7 @@ use super::records::{Body, Records};
 use super::size::Beat;
 use super::wire::{Aged, Envelope, RecordKind};
 use super::{Input, MAX_AHEAD_MS, MAX_MEMBERS, MAX_PACKET, Member, MemberState, MeshEvent, Output, Refusal, Settings};
-use crate::codec::{CodecError, PacketReader};
+use crate::codec::{self, CodecError, PacketReader};
 use crate::core::{Core, Mono, Now};
 use crate::model::{Generation, NodeName, NodeRecord, PathsRecord};
 use own::Own;
@@ -63,11 +63,12 @@ impl MeshCore {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let beat = settings.size.beat();
+        let seed = own_seed(&settings);
         let identity =
             Member { name: settings.node.clone(), addr: settings.addr, generation: settings.generation, renewals: 0 };
         Self {
             beat,
-            membership: Membership::new(identity, &beat, settings.seed),
+            membership: Membership::new(identity, &beat, seed),
             live: BTreeMap::new(),
             records: Records::new(settings.cluster.clone(), settings.ca_der.clone()),
             own: Own::default(),
@@ -75,7 +76,7 @@ impl MeshCore {
             heard: None,
             before_deaf: None,
             left: false,
-            rng: ChaCha8Rng::seed_from_u64(settings.seed ^ 0x5eed),
+            rng: ChaCha8Rng::seed_from_u64(!seed),
             settings,
         }
     }
@@ -174,10 +175,11 @@ impl MeshCore {
         let mut effects = Effects::default();
         self.membership.packet(now.mono, packet.membership, &mut effects);
         self.follow(now, &mut effects, out);
-        for record in packet.records {
-            match crate::codec::decode::<Envelope>(record) {
-                Ok(envelope) => self.record(now, from, Aged { age_ms: 0, envelope }, Some(record), out),
-                Err(error) => refuse(out, refusal_of(&error), from),
+        for bytes in packet.records {
+            let envelope = codec::decode::<Envelope>(bytes).map_err(|error| refusal_of(&error));
+            let aged = envelope.map(|envelope| Aged { age_ms: 0, envelope });
+            if let Err(reason) = aged.and_then(|aged| self.record(now, aged, Some(bytes), out)) {
+                refuse(out, reason, from);
             }
         }
     }
@@ -212,38 +214,29 @@ impl MeshCore {
     }
 
     /// Takes a record that somebody brought; `rumour` is its bytes if it came as one.
-    fn record(&mut self, now: Now, from: &NodeName, aged: Aged, rumour: Option<&[u8]>, out: &mut Vec<Output>) {
+    fn record(&mut self, now: Now, aged: Aged, rumour: Option<&[u8]>, out: &mut Vec<Output>) -> Result<(), Refusal> {
         let origin = aged.envelope.origin.clone();
         let generation = aged.envelope.generation;
         if origin == self.settings.node {
             let mine = self.own.wrote(&aged.envelope, self.membership.identity().generation);
-            if !mine {
-                refuse(out, Refusal::OwnName, from);
-            }
-            return;
+            return if mine { Ok(()) } else { Err(Refusal::OwnName) };
         }
         if rumour.is_some() && aged.envelope.kind == RecordKind::Node {
-            return refuse(out, Refusal::TooLarge, from);
+            return Err(Refusal::TooLarge);
         }
         let life = self.live.get(&origin).map(|member| member.generation);
         let before = self.records.node(&origin).cloned();
-        match self.records.accept(now, life, aged) {
-            Ok(None) => {}
-            Ok(Some(body)) => {
-                if let Some(rumour) = rumour {
-                    self.membership.spread(rumour);
-                }
-                match body {
-                    Body::Node(record) if before.as_ref() == Some(&record) => {}
-                    Body::Node(record) => out.push(Output::Event(MeshEvent::Node { generation, record })),
-                    Body::Load(record) => {
-                        out.push(Output::Event(MeshEvent::Load { node: origin, generation, record }));
-                    }
-                    Body::Paths(record) => out.push(Output::Event(MeshEvent::Paths { observer: origin, record })),
-                }
-            }
-            Err(reason) => refuse(out, reason, from),
+        let Some(body) = self.records.accept(now, life, aged)? else { return Ok(()) };
+        if let Some(rumour) = rumour {
+            self.membership.spread(rumour);
         }
+        match body {
+            Body::Node(record) if before.as_ref() == Some(&record) => {}
+            Body::Node(record) => out.push(Output::Event(MeshEvent::Node { generation, record })),
+            Body::Load(record) => out.push(Output::Event(MeshEvent::Load { node: origin, generation, record })),
+            Body::Paths(record) => out.push(Output::Event(MeshEvent::Paths { observer: origin, record })),
+        }
+        Ok(())
     }
 
     /// Carries out what membership decided.
@@ -367,6 +360,14 @@ impl Core for MeshCore {
     fn restore(snapshot: Snapshot) -> Self {
         Self::new(snapshot.settings)
     }
+}
+
+/// The seed of this node in this life (FNV-1a): nodes that are given the same seed must not make
+/// the same choices.
+fn own_seed(settings: &Settings) -> u64 {
+    let numbers = settings.seed.to_le_bytes().into_iter().chain(settings.generation.to_le_bytes());
+    let bytes = numbers.chain(settings.node.as_str().bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// Whether a member's life can have begun.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) use body::Body;
+pub use body::chunk_paths;
 
 use super::identity::{PublicKey, key_of};
 use super::wire::{Aged, Envelope, MAX_RECORD, MAX_RUMOUR, OriginDigest, RecordKind};
@@ -253,3 +254,6 @@ fn within<'a>(now: Mono, held: impl Iterator<Item = &'a Held>, budget: usize) ->
     }
     records
 }
+
+#[cfg(all(test, feature = "agent"))]
+mod tests;

@@ -4,8 +4,10 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use seam::codec::{self, Blob, Wire};
-use seam::core::Now;
-use seam::mesh::{Envelope, Input, Output, RecordKind, Refusal, Settings};
+use seam::core::{Core, Mono, Now};
+use seam::mesh::{
+    Envelope, Input, MAX_MEMBERS, Member, MeshCore, MeshEvent, MeshSize, Output, RecordKind, Refusal, Settings, SyncAsk,
+};
 use seam::model::{LoadRecord, NodeName};
 
 use super::net::{Authority, CLUSTER, Net, SECOND, WALL0, load, name, paths};
@@ -164,6 +166,24 @@ fn a_packet_speaks_only_for_the_name_in_its_senders_certificate() {
 }
 
 #[test]
+fn only_so_many_members_are_known() {
+    let mut net = quiet();
+    let member = |index| {
+        let name = NodeName::new(&format!("x{index}")).unwrap();
+        Member { name, addr: super::net::addr(9), generation: WALL0, renewals: 0 }
+    };
+    let members = (0..MAX_MEMBERS).map(|index| foca::Member::alive(member(index))).collect();
+    let bytes = Blob(codec::encode(&SyncAsk { members, digest: vec![] }).unwrap());
+    let now = net.now();
+    let core = net.nodes[0].core.as_mut().unwrap();
+    let mut out = Vec::new();
+    core.step(now, Input::SyncAsked { exchange: 1, from: name(3), bytes }, &mut out);
+    let refused = |output: &&Output| matches!(output, Output::Refused { reason: Refusal::TooManyMembers, .. });
+    assert_eq!(out.iter().filter(refused).count(), 3);
+    assert_eq!(core.members().count(), MAX_MEMBERS);
+}
+
+#[test]
 fn answers_to_questions_that_were_not_asked_are_refused() {
     let mut net = quiet();
     let before = belief(&net);
@@ -199,10 +219,10 @@ fn damaged_packets_change_no_record_and_stop_nobody() {
         let now = net.now();
         let core = net.nodes[0].core.as_mut().unwrap();
         let mut out = Vec::new();
-        seam::core::Core::step(core, now, input, &mut out);
-        assert!(!out.iter().any(
-            |output| matches!(output, Output::Event(seam::mesh::MeshEvent::Load { record, .. }) if *record != load(7))
-        ));
+        core.step(now, input, &mut out);
+        let other =
+            |output: &Output| matches!(output, Output::Event(MeshEvent::Load { record, .. }) if *record != load(7));
+        assert!(!out.iter().any(other));
     }
     net.nodes[0].loads.clear();
     net.give(1, Input::PublishLoad(load(8)));
@@ -219,10 +239,10 @@ proptest! {
             ca_der: vec![],
             addr: super::net::addr(0),
             generation: WALL0,
-            size: seam::mesh::MeshSize::Lan,
+            size: MeshSize::Lan,
             seed: 1,
         };
-        let mut core = seam::mesh::MeshCore::new(settings);
+        let mut core = MeshCore::new(settings);
         let mut bytes = bytes;
         if let Some(first) = bytes.first_mut() {
             *first = codec::VERSION;
@@ -235,7 +255,7 @@ proptest! {
             _ => Input::SyncReplied { exchange: 0, from, bytes },
         };
         let mut out = Vec::new();
-        seam::core::Core::step(&mut core, Now { mono: seam::core::Mono(1), wall_ms: WALL0 }, input, &mut out);
+        core.step(Now { mono: Mono(1), wall_ms: WALL0 }, input, &mut out);
         prop_assert!(core.records(Now::default()).count() == 0);
     }
 }

@@ -31,8 +31,8 @@ pub(super) enum Message {
     SyncReplied { exchange: u64, from: NodeName, bytes: Vec<u8>, push: oneshot::Sender<Vec<u8>> },
     /// Something new to publish waits in the mailbox.
     Publish,
-    /// Somebody wants to know something.
-    View(View),
+    /// Somebody wants to know something; the permit admitted the question.
+    View(View, Option<OwnedSemaphorePermit>),
     /// The last message: leave, and say when it is done.
     Leave(oneshot::Sender<()>),
 }
@@ -137,7 +137,7 @@ impl Actor for Gossip {
                     state.turn(input, Answers::default());
                 }
             }
-            Message::View(view) => views::answer(&state.parts.core, state.parts.clock.now(), view),
+            Message::View(view, _permit) => views::answer(&state.parts.core, state.parts.clock.now(), view),
             Message::Leave(done) => {
                 state.turn(Input::Leave, Answers::default());
                 state.parts.shared.left.store(true, Ordering::Relaxed);

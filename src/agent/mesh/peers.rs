@@ -67,8 +67,12 @@ impl Peers {
     pub(super) fn up(self: &Arc<Self>, name: &NodeName, addr: SocketAddr) {
         let mut table = self.lock();
         if let Some(peer) = entry(&mut table, name) {
-            peer.addr = Some(addr);
+            let moved = peer.addr.replace(addr).is_some_and(|old| old != addr);
             peer.up = true;
+            if moved && peer.open().is_some_and(|connection| connection.remote() != addr) {
+                // That one leads to a life that is over.
+                peer.connection.send_replace(Dial::No { failed: None });
+            }
             self.dial(name, peer);
         }
     }

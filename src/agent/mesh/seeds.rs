@@ -115,7 +115,7 @@ pub(super) async fn follow(
     let mut retry = RETRY.0;
     let mut known: Option<(NodeName, SocketAddr)> = None;
     loop {
-        if !known.as_ref().is_some_and(|(name, _)| peers.existing(name).is_some()) {
+        if known.as_ref().is_none_or(|(name, _)| peers.existing(name).is_none()) {
             known = find(&seed, own, &me, &endpoint, &peers).await;
         }
         let Some((node, addr)) = known.clone() else {

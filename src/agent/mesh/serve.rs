@@ -8,7 +8,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::LeaseServer;
 use super::actor::Message;
-use super::frames::{Hello, HelloReply, Kind, StreamError, read_bytes, read_kind, read_message, write_message};
+use super::frames::{
+    Hello, HelloReply, Kind, PATIENCE, StreamError, read_bytes, read_kind, read_message, write_message,
+};
 use super::mailbox::Mailbox;
 use super::peers::Peers;
 use super::stats::{Drops, MeshStats, TrafficKind};
@@ -117,7 +119,7 @@ impl Server {
         let permit = self.mailbox.room().await;
         let (reply, answer) = oneshot::channel();
         // An actor that is gone drops the channel.
-        let _ = self.actor.cast(Message::View(View::Life { name: hello.name, reply, permit }));
+        let _ = self.actor.cast(Message::View(View::Life(hello.name, reply), permit));
         let known = answer.await.map_err(StreamError::broken)?;
         self.write(send, &HelloReply { known }).await
     }
@@ -162,7 +164,8 @@ impl Server {
             self.stats.count_refusal(crate::mesh::Refusal::WrongSource);
             return Err(StreamError(format!("it asks in the name of {}", ask.holder)));
         }
-        let reply = codec::encode(&self.leases.call(peer, call).await).map_err(StreamError::broken)?;
+        let reply = tokio::time::timeout(PATIENCE, self.leases.call(peer, call)).await.map_err(StreamError::broken)?;
+        let reply = codec::encode(&reply).map_err(StreamError::broken)?;
         write_message(send, &reply).await?;
         self.stats.sent(TrafficKind::Lease, reply.len());
         Ok(())

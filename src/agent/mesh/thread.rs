@@ -57,12 +57,13 @@ async fn run(
         // Whoever asked may be gone.
         Err(error) => return drop(started.send(Err(error))),
     };
-    let Mesh { addr, actor, mut stopped, peers, latest, shared, stats, endpoint } = mesh;
+    let Mesh { addr, actor, mut stopped, peers, mailbox, latest, shared, stats, endpoint } = mesh;
     let left = Arc::clone(&shared);
     let inner = Inner {
         addr,
         actor: actor.clone(),
         peers: Arc::clone(&peers),
+        mailbox,
         latest,
         shared,
         stats,
@@ -92,6 +93,7 @@ struct Mesh {
     actor: ActorRef<Message>,
     stopped: tokio::task::JoinHandle<()>,
     peers: Arc<Peers>,
+    mailbox: Mailbox,
     latest: Arc<Latest>,
     shared: Arc<Shared>,
     stats: Arc<MeshStats>,
@@ -164,7 +166,7 @@ impl Mesh {
             tokio::spawn(seeds::follow(seed, own, me.clone(), endpoint, peers, actor.clone(), mailbox));
         }
         tokio::spawn(count(actor.clone(), Arc::clone(&stats)));
-        Ok(Self { addr, actor, stopped, peers, latest, shared, stats, endpoint })
+        Ok(Self { addr, actor, stopped, peers, mailbox, latest, shared, stats, endpoint })
     }
 }
 
@@ -172,7 +174,7 @@ impl Mesh {
 async fn count(actor: ActorRef<Message>, stats: Arc<MeshStats>) {
     loop {
         let (reply, counts) = oneshot::channel();
-        if actor.cast(Message::View(View::Counts(reply))).is_err() {
+        if actor.cast(Message::View(View::Counts(reply), None)).is_err() {
             return;
         }
         let Ok(counts) = counts.await else { return };

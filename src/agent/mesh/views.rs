@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 use crate::api::MemberLine;
 use crate::codec;
@@ -22,12 +22,7 @@ pub(super) enum View {
     /// How many are in each state.
     Counts(oneshot::Sender<[u64; 3]>),
     /// The latest life of a name, and where it listened.
-    Life {
-        name: NodeName,
-        reply: oneshot::Sender<Option<(Generation, SocketAddr)>>,
-        #[expect(dead_code, reason = "given back when the question is answered")]
-        permit: Option<OwnedSemaphorePermit>,
-    },
+    Life(NodeName, oneshot::Sender<Option<(Generation, SocketAddr)>>),
 }
 
 pub(super) fn answer(core: &MeshCore, now: Now, view: View) {
@@ -36,7 +31,7 @@ pub(super) fn answer(core: &MeshCore, now: Now, view: View) {
         View::Members(reply) => _ = reply.send(members(core, now)),
         View::Records(reply) => _ = reply.send(core.records(now).filter_map(|record| to_json(&record)).collect()),
         View::Counts(reply) => _ = reply.send(counts(core)),
-        View::Life { name, reply, .. } => {
+        View::Life(name, reply) => {
             let all = core.members().map(|(member, _)| member).chain([core.identity()]);
             let life = all.filter(|member| member.name == name).map(|member| (member.generation, member.addr)).next();
             _ = reply.send(life);

@@ -20,6 +20,8 @@ const PATIENCE_MS: u64 = 5_000;
 const MAX_UNDER_WAY: usize = 8;
 /// Records may fill this much of a message; members take the rest.
 const RECORD_BUDGET: usize = MAX_SYNC / 2;
+/// After this many false proofs in one message the rest of it is not looked at.
+const MAX_FORGERIES: usize = 16;
 /// News of more members than this is left to the exchanges of the others.
 const SPREAD_AT_MOST: usize = 16;
 
@@ -173,8 +175,16 @@ impl MeshCore {
     }
 
     fn take_records(&mut self, now: Now, from: &NodeName, records: Vec<Aged>, out: &mut Vec<Output>) {
+        let mut forgeries = 0;
         for record in records.into_iter().take(MAX_ORIGINS * 4) {
-            self.record(now, from, record, None, out);
+            if let Err(reason) = self.record(now, record, None, out) {
+                refuse(out, reason, from);
+                // To check a proof takes time, and whoever passes on honestly has checked it.
+                forgeries += usize::from(matches!(reason, Refusal::BadSignature | Refusal::BadCertificate));
+                if forgeries >= MAX_FORGERIES {
+                    return;
+                }
+            }
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::super::Refusal;
 use super::super::wire::{Envelope, MAX_RECORD, MAX_RUMOUR, RecordKind};
+use super::super::{MAX_CHUNKS, Refusal};
 use crate::codec::{self, CodecError, Wire};
-use crate::model::{LoadRecord, NodeRecord, PathHealth, PathsRecord};
+use crate::model::{LoadRecord, NodeRecord, ObservedPath, PathHealth, PathId, PathsRecord, RailRecord};
 
 /// A record's content.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,8 @@ impl Wire for PathsRecord {
     const LIMIT: usize = MAX_RUMOUR;
 }
 
+/// The content of a paths record may have this many bytes: what the longest envelope leaves.
+const MAX_PATHS_BODY: usize = MAX_RUMOUR - 168;
 /// A node has at most this many rails.
 const MAX_RAILS: usize = 64;
 /// A rail's address has at most this many bytes.
@@ -42,7 +44,7 @@ impl Body {
         match envelope.kind {
             RecordKind::Node => {
                 let record: NodeRecord = codec::decode(bytes).map_err(refusal)?;
-                let rail_is_fine = |rail: &crate::model::RailRecord| {
+                let rail_is_fine = |rail: &RailRecord| {
                     rail.address.len() <= MAX_ADDRESS && rail.bandwidth_gbps.is_finite() && rail.bandwidth_gbps > 0.0
                 };
                 let fine = record.node == envelope.origin
@@ -62,8 +64,7 @@ impl Body {
                 if record.chunk != chunk || !record.paths.iter().all(|observed| possible(&observed.health)) {
                     return Err(Refusal::Malformed);
                 }
-                let own =
-                    |path: &crate::model::PathId| path.source == envelope.origin || path.destination == envelope.origin;
+                let own = |path: &PathId| path.source == envelope.origin || path.destination == envelope.origin;
                 let own = record.paths.iter().all(|observed| own(&observed.path));
                 if own { Ok(Self::Paths(record)) } else { Err(Refusal::ForeignPath) }
             }
@@ -85,4 +86,67 @@ fn not_negative(x: f64) -> bool {
 
 fn refusal(error: CodecError) -> Refusal {
     if matches!(error, CodecError::TooLong { .. }) { Refusal::TooLarge } else { Refusal::Malformed }
+}
+
+/// Cuts an observer's paths that are not healthy into chunks that fit their records, in order. What
+/// does not fit [`MAX_CHUNKS`] of them is left out.
+#[must_use]
+pub fn chunk_paths(paths: &[ObservedPath]) -> Vec<PathsRecord> {
+    let mut chunks: Vec<PathsRecord> = Vec::new();
+    for path in paths {
+        if let Some(chunk) = chunks.last_mut() {
+            chunk.paths.push(path.clone());
+            if codec::encode(chunk).is_ok_and(|bytes| bytes.len() <= MAX_PATHS_BODY) {
+                continue;
+            }
+            chunk.paths.pop();
+        }
+        match u16::try_from(chunks.len()) {
+            Ok(chunk) if usize::from(chunk) < MAX_CHUNKS => {
+                chunks.push(PathsRecord { chunk, paths: vec![path.clone()] });
+            }
+            _ => break,
+        }
+    }
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BackendKind, NodeName, PathId, RailName};
+
+    #[test]
+    fn chunks_hold_every_path_in_order_and_fit_with_the_longest_names() {
+        let name = |index: usize| NodeName::new(&format!("{index:0>64}")).unwrap();
+        let path = |index| ObservedPath {
+            path: PathId {
+                source: name(0),
+                destination: name(index),
+                rail: RailName::new(&"r".repeat(32)).unwrap(),
+                backend: BackendKind::Quic,
+            },
+            health: PathHealth { sample_count: u32::MAX, ..PathHealth::UNKNOWN },
+        };
+        let paths: Vec<_> = (1..100).map(path).collect();
+        let chunks = chunk_paths(&paths);
+        assert!(chunks.len() > 10 && chunks.len() <= MAX_CHUNKS);
+        let all: Vec<_> = chunks.iter().flat_map(|chunk| chunk.paths.clone()).collect();
+        assert_eq!(all, paths);
+        for (index, chunk) in chunks.iter().enumerate() {
+            assert_eq!(usize::from(chunk.chunk), index);
+            let envelope = Envelope {
+                origin: name(0),
+                kind: RecordKind::Paths(chunk.chunk),
+                generation: u64::MAX,
+                seq: u64::MAX,
+                ttl_ms: u32::MAX,
+                body: codec::Blob(codec::encode(chunk).unwrap()),
+                signature: codec::Blob(vec![0; 64]),
+            };
+            assert!(codec::encode(&envelope).unwrap().len() <= MAX_RUMOUR);
+        }
+        assert_eq!(chunk_paths(&(1..2_000).map(path).collect::<Vec<_>>()).len(), MAX_CHUNKS);
+        assert!(chunk_paths(&[]).is_empty());
+    }
 }

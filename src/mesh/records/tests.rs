@@ -1,0 +1,137 @@
+use pki_types::CertificateDer;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType};
+
+use super::super::identity::node_uri;
+use super::super::{RecordSigner, Refusal};
+use super::*;
+use crate::codec::Blob;
+use crate::model::LoadRecord;
+
+const LIFE: Generation = 7;
+
+struct Cluster {
+    issuer: Issuer<'static, KeyPair>,
+    der: CertificateDer<'static>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let der = params.self_signed(&key).unwrap().der().clone();
+        Self { issuer: Issuer::new(params, key), der }
+    }
+
+    fn records(&self) -> Records {
+        Records::new("c".to_owned(), self.der.to_vec())
+    }
+
+    fn node(&self, index: usize) -> (RecordSigner, Aged) {
+        let name = NodeName::new(&format!("n{index}")).unwrap();
+        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![SanType::URI(node_uri("c", &name).try_into().unwrap())];
+        let record = NodeRecord {
+            node: name,
+            roles: vec![],
+            pool: None,
+            model: None,
+            compat: None,
+            risk_group: None,
+            rails: vec![],
+            certificate: params.signed_by(&key, &self.issuer).unwrap().der().to_vec(),
+        };
+        let signer = RecordSigner::from_pkcs8(&key.serialize_der()).unwrap();
+        let aged = signed(&signer, index, RecordKind::Node, codec::encode(&record).unwrap());
+        (signer, aged)
+    }
+}
+
+fn signed(signer: &RecordSigner, index: usize, kind: RecordKind, body: Vec<u8>) -> Aged {
+    let origin = NodeName::new(&format!("n{index}")).unwrap();
+    let (body, signature) = (Blob(body), Blob::default());
+    let mut envelope = Envelope { origin, kind, generation: LIFE, seq: 1, ttl_ms: 60_000, body, signature };
+    envelope.signature = Blob(signer.sign(&envelope.signed_bytes("c").unwrap()));
+    Aged { age_ms: 0, envelope }
+}
+
+fn at(ms: u64) -> Now {
+    Now { mono: Mono(0).plus_ms(ms), wall_ms: 1_800_000_000_000 }
+}
+
+fn load() -> Vec<u8> {
+    let load = LoadRecord {
+        active_sessions: 0,
+        max_sessions: 1,
+        soft_fraction: 0.5,
+        kv_bytes_free: 0,
+        inbound_bytes: 0,
+        token_time_ms: None,
+        draining: false,
+    };
+    codec::encode(&load).unwrap()
+}
+
+#[test]
+fn a_record_holds_until_its_time_is_over_wherever_it_came_from_and_does_not_come_back() {
+    let cluster = Cluster::new();
+    let (signer, node) = cluster.node(0);
+    let mut records = cluster.records();
+    records.accept(at(1_000), Some(LIFE), node).unwrap();
+    let load = signed(&signer, 0, RecordKind::Load, load());
+    let old = Aged { age_ms: 50_000, ..load.clone() };
+    assert!(records.accept(at(60_000), Some(LIFE), old).unwrap().is_some());
+
+    let kinds = |records: &Records, now: Now| records.iter(now.mono).map(|(held, _)| held.kind).collect::<Vec<_>>();
+    assert_eq!(records.next_expiry(), Some(at(61_000).mono), "the node record is the first to go");
+    assert_eq!(records.expire(at(61_000).mono).len(), 1);
+    assert_eq!(kinds(&records, at(61_000)), [RecordKind::Load]);
+    assert_eq!(records.expire(at(69_999).mono), []);
+    assert_eq!(records.expire(at(70_000).mono).len(), 1);
+    assert_eq!(kinds(&records, at(70_000)), []);
+    assert_eq!(records.accept(at(70_000), Some(LIFE), load), Ok(None), "it is known, and over");
+}
+
+#[test]
+fn a_load_record_waits_for_the_key_that_proves_it() {
+    let cluster = Cluster::new();
+    let (signer, node) = cluster.node(0);
+    let mut records = cluster.records();
+    let load = signed(&signer, 0, RecordKind::Load, load());
+    assert_eq!(records.accept(at(0), Some(LIFE), load.clone()), Err(Refusal::UnknownKey));
+    records.accept(at(0), Some(LIFE), node).unwrap();
+    assert!(records.accept(at(0), Some(LIFE), load).unwrap().is_some());
+}
+
+#[test]
+fn both_ends_of_a_comparison_learn_what_they_lack_and_no_more() {
+    let cluster = Cluster::new();
+    let (mut ours, mut theirs) = (cluster.records(), cluster.records());
+    let (_, both) = cluster.node(0);
+    let (_, only_ours) = cluster.node(1);
+    let (_, only_theirs) = cluster.node(2);
+    for (records, more) in [(&mut ours, &only_ours), (&mut theirs, &only_theirs)] {
+        records.accept(at(0), Some(LIFE), both.clone()).unwrap();
+        records.accept(at(0), Some(LIFE), more.clone()).unwrap();
+    }
+    let wanted = (only_theirs.envelope.origin.clone(), RecordKind::Node);
+    let (lacked, want) = ours.compare(Mono(0), &theirs.digest(), 1 << 20);
+    assert_eq!((lacked, &want), (vec![only_ours.clone()], &vec![wanted]));
+    assert_eq!(theirs.take(Mono(0), &want, 1 << 20), [only_theirs]);
+    assert_eq!(ours.compare(Mono(0), &theirs.digest(), 10).0, [], "nothing fits");
+    assert_eq!(ours.compare(Mono(0), &ours.digest(), 1 << 20), (vec![], vec![]));
+}
+
+#[test]
+fn the_records_of_only_so_many_origins_are_kept() {
+    let cluster = Cluster::new();
+    let mut records = cluster.records();
+    for index in 0..MAX_ORIGINS {
+        records.accept(at(0), Some(LIFE), cluster.node(index).1).unwrap();
+    }
+    let one_more = cluster.node(MAX_ORIGINS).1;
+    assert_eq!(records.accept(at(0), Some(LIFE), one_more.clone()), Err(Refusal::TooManyOrigins));
+    records.drop_origin(&NodeName::new("n5").unwrap());
+    assert!(records.accept(at(0), Some(LIFE), one_more).is_ok());
+}
