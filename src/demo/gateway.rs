@@ -163,7 +163,7 @@ fn routed(record: &DecisionRecord, at_ms: f64) -> Routed {
         decision: record.id.to_string(),
         at_ms,
         outcome: record.outcome,
-        chosen: chosen.and_then(|candidate| Some((candidate.path.clone()?, candidate.path_state))),
+        chosen: chosen.and_then(|candidate| Some((candidate.target.path.clone()?, candidate.path_state))),
         degraded_candidate: record.candidates.iter().any(|candidate| is_degraded(candidate.path_state)),
         source: record.id.node.to_string(),
     }
