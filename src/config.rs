@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::{Role, Workload, builtin_workloads};
 
 pub use sections::{
-    ApiConfig, ApiTls, ArenaConfig, DecodeConfig, EngineConfig, EngineKind, MeshConfig, MetricsConfig,
-    NodeConfig, PolicyConfig, ProbeConfig, RailConfig, TlsConfig, TransferConfig, WorkloadConfig,
+    ApiConfig, ApiTls, ArenaConfig, DecodeConfig, EngineConfig, EngineKind, MeshConfig, MetricsConfig, NodeConfig,
+    PolicyConfig, ProbeConfig, RailConfig, TlsConfig, TransferConfig, WorkloadConfig,
 };
 pub(crate) use suggest::unknown_key;
 pub use units::{format_size, parse_duration, parse_size};

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
@@ -34,7 +34,12 @@ pub(crate) trait Effects: Send + 'static {
     fn took(&mut self, _: Duration) {}
 
     /// Acts on one output; an answer to a question is returned with the question's key.
-    fn perform(&mut self, core: &Self::Core, now: Now, output: <Self::Core as Core>::Output) -> Option<(u64, Self::Answer)>;
+    fn perform(
+        &mut self,
+        core: &Self::Core,
+        now: Now,
+        output: <Self::Core as Core>::Output,
+    ) -> Option<(u64, Self::Answer)>;
 }
 
 type Question<E> = Box<dyn FnOnce(u64) -> <<E as Effects>::Core as Core>::Input + Send>;
@@ -58,14 +63,12 @@ pub(crate) struct Full {
 pub(crate) struct Owner<E: Effects> {
     actor: ActorRef<Message<E>>,
     waiting: Arc<AtomicUsize>,
-    dropped: Arc<AtomicU64>,
     limit: usize,
 }
 
 impl<E: Effects> Clone for Owner<E> {
     fn clone(&self) -> Self {
-        let (waiting, dropped) = (self.waiting.clone(), self.dropped.clone());
-        Self { actor: self.actor.clone(), waiting, dropped, limit: self.limit }
+        Self { actor: self.actor.clone(), waiting: self.waiting.clone(), limit: self.limit }
     }
 }
 
@@ -79,9 +82,18 @@ impl<E: Effects> Owner<E> {
         limit: usize,
     ) -> Result<Self, ractor::SpawnErr> {
         let waiting = Arc::new(AtomicUsize::new(0));
-        let start = State { core, effects, clock, waiting: waiting.clone(), asked: HashMap::new(), next_key: 0, out: Vec::new(), alarm: watch::channel(None).0 };
+        let start = State {
+            core,
+            effects,
+            clock,
+            waiting: waiting.clone(),
+            asked: HashMap::new(),
+            next_key: 0,
+            out: Vec::new(),
+            alarm: watch::channel(None).0,
+        };
         let (actor, _) = Actor::spawn_linked(None, CoreActor(PhantomData), start, supervisor).await?;
-        Ok(Self { actor, waiting, dropped: Arc::new(AtomicU64::new(0)), limit })
+        Ok(Self { actor, waiting, limit })
     }
 
     /// Tells the core something.
@@ -111,15 +123,9 @@ impl<E: Effects> Owner<E> {
         Ok(receiver.await.ok())
     }
 
-    /// Messages that were refused because the mailbox was full.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-
     fn send(&self, message: Message<E>) -> Result<(), Full> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.dropped.fetch_add(1, Ordering::Relaxed);
             return Err(Full { limit: self.limit });
         }
         // A stopped actor takes nothing; whoever asks learns it from the closed answer channel.

@@ -126,7 +126,12 @@ impl Actor for TransferActor {
         Ok(State { links, handle, running, reports, oldest_first })
     }
 
-    async fn handle(&self, _: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Start(request, reply) => state.start(request, reply),
             Message::Stop { lease, cancelled } => {

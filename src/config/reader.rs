@@ -59,17 +59,31 @@ pub(super) fn read<'t, T: DeserializeOwned>(text: &'t str, origin: &'t str) -> R
         };
         let span = error.span();
         let (key, found) = span.as_ref().and_then(|span| find(root.get_ref(), span, "")).unwrap_or_default();
-        problems.push(Problem {
-            line: span.as_ref().filter(|_| !key.is_empty()).map(|span| line_of(text, span.start)),
-            detail: explain(error.message(), &key, &found),
-            key,
-        });
+        if !is_echo(error.message(), &key, &problems) {
+            problems.push(Problem {
+                line: span.as_ref().filter(|_| !key.is_empty()).map(|span| line_of(text, span.start)),
+                detail: explain(error.message(), &key, &found),
+                key,
+            });
+        }
         let removed = span.is_some_and(|span| remove(rest.get_mut(), &span));
         if !removed || problems.len() == MAX_PROBLEMS {
             break;
         }
     }
+    problems.sort_by_key(|problem| problem.line);
     Err(ConfigError { origin: origin.to_owned(), problems })
+}
+
+/// Whether a key is missing only because it was taken out.
+fn is_echo(message: &str, table: &str, problems: &[Problem]) -> bool {
+    let Some(field) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) else {
+        return false;
+    };
+    let lost = if table.is_empty() { field.to_owned() } else { format!("{table}.{field}") };
+    problems.iter().any(|problem| {
+        problem.key.strip_prefix(&lost).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    })
 }
 
 /// The innermost entry whose key or value has exactly this span: its dotted key and its text.

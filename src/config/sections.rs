@@ -11,7 +11,8 @@ use super::units::{duration, size};
 use crate::health::Thresholds;
 use crate::mesh::MeshSize;
 use crate::model::{
-        BackendKind, Mode, ModelName, Mover, NodeName, OnNoAdmissible, PoolName, RailName, RiskGroup, Role, Workload, WorkloadName,
+    BackendKind, Mode, ModelName, Mover, NodeName, OnNoAdmissible, PoolName, RailName, RiskGroup, Role, Workload,
+    WorkloadName,
 };
 use crate::policy::Profile;
 use crate::transport::mock::Faults;

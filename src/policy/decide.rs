@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Names;
 use super::round::round4;
 use super::select::{Rank, SelectionPolicy, lexical};
 use super::{Profile, admit, score};
@@ -23,7 +22,6 @@ pub const HEALTH_FIRST_FROM: f64 = 0.75;
 
 /// Where a candidate leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Names", into = "Names")]
 pub struct Target {
     /// The pool.
     pub pool: PoolName,

@@ -4,19 +4,22 @@
 //! In memory every number is as computed and every name shared; gfs, prs and fae are rounded to 4
 //! decimals only when a record is written.
 
+mod path_text;
+mod written;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::Profile;
 use super::decide::{Assessment, Candidate, Decision, Load, Target};
-use super::round::round4;
 use super::select::{Rank, SelectionPolicy, SelectionVector, Skipped};
 use crate::model::{
-    BackendKind, DecisionId, Evidence, Lease, Mode, Mover, NodeName, Outcome, PathId, PathState, PoolName, Reason,
-    RequestId, RiskGroup, Workload, coded,
+    DecisionId, Evidence, Lease, Mode, Mover, NodeName, Outcome, PathId, PathState, PoolName, Reason, RequestId,
+    RiskGroup, Workload, coded,
 };
+use written::Written;
 
 /// The version of the record's form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,20 +128,17 @@ pub struct Chosen {
 
 /// One candidate, the telemetry it was judged by and the judgement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub struct CandidateRecord {
     /// Where it leads; written as its pool, node, path and backend.
-    #[serde(flatten)]
     pub target: Arc<Target>,
     /// The path's state.
     pub path_state: PathState,
     /// Gray Failure Score in [0, 1].
-    #[serde(serialize_with = "four_decimals")]
     pub gfs: f64,
     /// Propagation Risk Score in [0, 1].
-    #[serde(serialize_with = "four_decimals")]
     pub prs: f64,
     /// Failure Amplification Estimate.
-    #[serde(serialize_with = "four_decimals")]
     pub fae: f64,
     /// Whether it may carry the workload.
     pub admissible: bool,
@@ -165,7 +165,6 @@ pub struct CandidateRecord {
     /// Whether it was chosen.
     pub chosen: bool,
     /// What this request has learned of it, in words: a refused lease, a failed attempt.
-    #[serde(default)]
     pub detail: Option<Arc<str>>,
     /// What it was worse in than the chosen one, where it was admissible and not chosen.
     pub skipped_reason: Option<Skipped>,
@@ -326,51 +325,5 @@ impl CapacityRecord {
             hard_saturated: load.hard_saturated,
             age_ms,
         }
-    }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-fn four_decimals<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(round4(*value))
-}
-
-/// A [`Target`] as it is written.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Names {
-    pool: PoolName,
-    node: Option<NodeName>,
-    #[serde(with = "path_text")]
-    path: Option<PathId>,
-    backend: Option<BackendKind>,
-}
-
-impl From<Target> for Names {
-    fn from(target: Target) -> Self {
-        let backend = target.path.as_ref().map(|path| path.backend);
-        Self { pool: target.pool, node: target.node, path: target.path, backend }
-    }
-}
-
-impl From<Names> for Target {
-    fn from(names: Names) -> Self {
-        Self { pool: names.pool, node: names.node, path: names.path }
-    }
-}
-
-/// A path as one line of text, which is how people name it.
-mod path_text {
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::model::PathId;
-
-    #[allow(clippy::ref_option, reason = "the signature that serde calls")]
-    pub(super) fn serialize<S: Serializer>(path: &Option<PathId>, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_ref().map(ToString::to_string).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathId>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
     }
 }

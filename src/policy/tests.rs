@@ -220,7 +220,7 @@ fn a_refused_lease_leads_to_the_next_host_and_its_numbers_are_in_the_record() {
     let (second, _) = ask_of(&asked).unwrap();
     assert_ne!(first, second);
     let record = answer(&desk.grant(&asked), 1).unwrap();
-    let refused = record.candidates.iter().find(|c| c.node.as_ref() == Some(&first)).unwrap();
+    let refused = record.candidates.iter().find(|c| c.target.node.as_ref() == Some(&first)).unwrap();
     assert_eq!((refused.code, refused.observed, refused.limit), (Reason::RejectedLeaseRefused, Some(8.0), Some(8.0)));
     assert!(refused.detail.as_ref().unwrap().contains("refused the lease: sessions"));
 }
@@ -390,7 +390,7 @@ fn a_failed_attempt_goes_on_elsewhere_within_the_budget_and_the_records_are_link
     assert_eq!((next.deadline_ms, &next.lease.id.node), (2_500, &node));
     let second = out.iter().find_map(|o| if let Output::Decided(r) = o { Some(r.clone()) } else { None }).unwrap();
     assert_eq!((second.attempt, second.parent.as_ref()), (2, Some(&record.id)));
-    let failed = second.candidates.iter().find(|c| c.node.as_ref() == Some(&lease.node)).unwrap();
+    let failed = second.candidates.iter().find(|c| c.target.node.as_ref() == Some(&lease.node)).unwrap();
     assert!(failed.detail.as_ref().unwrap().contains("attempt 1 of this request failed here: d0 is gone"));
     let out = desk.step(Input::TransferFailed { key: 2, lease: next.lease.id, detail: "again".into() });
     assert!(plan(&out).unwrap_err().to_string().contains("no attempt is left after attempt 2"));

@@ -244,7 +244,8 @@ impl View {
     pub fn observers_of(&self, node: &NodeName) -> Vec<f64> {
         let sends = |peer: &&Peer| peer.record.has_role(Role::Prefill) || peer.record.has_role(Role::Router);
         let says = |observer: &NodeName| {
-            let words = self.observed.iter().filter(|((said_by, _), _)| said_by == observer).flat_map(|(_, paths)| paths);
+            let words =
+                self.observed.iter().filter(|((said_by, _), _)| said_by == observer).flat_map(|(_, paths)| paths);
             let worst = words.filter(|seen| seen.path.destination == *node).map(|seen| seen.health.gfs);
             worst.fold(0.0, f64::max)
         };
@@ -299,6 +300,7 @@ impl View {
             evidence,
             capacity: peer.capacity(),
             capacity_age_ms: peer.load.as_ref().map(|load| age(load.heard)),
+            risk_group: peer.record.risk_group.clone(),
             predicted_ms: None,
             barred: peer.bar(&self.own, demand),
         }
@@ -409,10 +411,5 @@ impl Peer {
 
 /// Where a path leads, if its host decodes for a pool at all.
 fn target(spec: &PathSpec, record: &NodeRecord) -> Option<Arc<Target>> {
-    Some(Arc::new(Target {
-        pool: record.pool.clone()?,
-        node: Some(record.node.clone()),
-        path: Some(spec.id.clone()),
-        risk_group: record.risk_group.clone(),
-    }))
+    Some(Arc::new(Target { pool: record.pool.clone()?, node: Some(record.node.clone()), path: Some(spec.id.clone()) }))
 }

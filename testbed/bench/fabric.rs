@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use seam::health::window::Point;
 use seam::health::{Thresholds, Track};
-use seam::model::{Capacity, DecisionId, Evidence, Workload, builtin_workloads};
+use seam::model::{Capacity, DecisionId, Evidence, Mover, Workload, builtin_workloads};
 use seam::policy::Profile;
 use seam::policy::decide::{Candidate, Target};
-use seam::policy::record::{Context, Mover};
+use seam::policy::record::Context;
 
 /// `count` candidates, each of another host.
 pub fn candidates(count: usize) -> Vec<Candidate> {

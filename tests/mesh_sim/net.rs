@@ -103,6 +103,7 @@ pub(crate) fn addr(index: usize) -> SocketAddr {
 
 pub(crate) fn load(active_sessions: u32) -> LoadRecord {
     LoadRecord {
+        revision: 1,
         active_sessions,
         max_sessions: 64,
         soft_fraction: 0.75,

@@ -142,8 +142,14 @@ mod tests {
         golden(codec::encode(&LeaseCallReply::Changed(true)), &[&[1, 1, 1]]);
         let refused = LeaseReply::Refused { refusal: LeaseRefusal::KvBytes, quote: None };
         golden(codec::encode(&LeaseCallReply::Lease(refused)), &[&[1, 0, 1, 1, 0]]);
-        let quote =
-            Quote { active_sessions: 1, max_sessions: 2, kv_bytes_free: 3, inbound_bytes: 4, token_time_ms: None };
+        let quote = Quote {
+            revision: 9,
+            active_sessions: 1,
+            max_sessions: 2,
+            kv_bytes_free: 3,
+            inbound_bytes: 4,
+            token_time_ms: None,
+        };
         let extents = vec![Extent { offset: 0, bytes: 9 }];
         let lease = Lease { id: lease_id(), kv_bytes: 8, extents, ttl_ms: 7 };
         golden(

@@ -133,9 +133,10 @@ impl Service {
     /// The id is none, or is not known any more.
     pub async fn decision(&self, id: String) -> Result<Arc<str>, ServiceError> {
         let agency = self.agency()?;
-        let id: DecisionId = id
-            .parse()
-            .map_err(|invalid: crate::model::InvalidName| ServiceError::BadInput { field: "id", detail: invalid.to_string() })?;
+        let id: DecisionId = id.parse().map_err(|invalid: crate::model::InvalidName| ServiceError::BadInput {
+            field: "id",
+            detail: invalid.to_string(),
+        })?;
         let found = agency.links.store.get(&id);
         let record = found.ok_or_else(|| ServiceError::NotFound(format!("no decision {id} is remembered here")))?;
         json(&*record)

@@ -26,7 +26,10 @@ impl Agency {
 
     fn take(&self, report: SampleReport) -> Result<(), String> {
         if let Some(source) = report.source.as_ref().filter(|source| **source != self.node) {
-            return Err(format!("source: found {source}, allowed {}: a node takes samples of its own paths", self.node));
+            return Err(format!(
+                "source: found {source}, allowed {}: a node takes samples of its own paths",
+                self.node
+            ));
         }
         let paths = self.paths.borrow().clone();
         let meets = |path: &&crate::model::PathSpec| {

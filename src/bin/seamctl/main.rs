@@ -1,1 +1,97 @@
-fn main() {}
+//! The operator's tool: questions to a running agent, and everything that needs none.
+
+mod ask;
+mod certs;
+mod decide;
+mod decisions;
+mod demo;
+mod exit;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use exit::Failure;
+
+/// Asks and steers Seam agents, and decides offline.
+#[derive(Parser)]
+#[command(name = "seamctl", version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the main job on this machine: real agents, a request stream, one path turning gray.
+    Demo(demo::Demo),
+    /// What-if: JSON lines that describe pools and their samples in, one decision record a line out.
+    Decide(decide::Decide),
+    /// What an agent is and does.
+    Status(ask::Plain),
+    /// The members of its mesh.
+    Members(ask::Plain),
+    /// The paths that it knows, and how well they do.
+    Paths(ask::Plain),
+    /// What it decided, the newest first.
+    Decisions(decisions::Decisions),
+    /// One decision in words: why this path, and why not the others.
+    Explain(decisions::Explain),
+    /// Ask for a path, as a gateway would.
+    Route(decisions::Route),
+    /// Leases that an agent granted or holds.
+    #[command(subcommand)]
+    Lease(ask::Lease),
+    /// Take no new work.
+    Drain(ask::Plain),
+    /// Take new work again.
+    Undrain(ask::Plain),
+    /// A certificate authority and the certificates of agents.
+    #[command(subcommand)]
+    Certs(certs::Certs),
+    /// Completions for a shell, to standard output.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Demo(demo) => on_runtime(demo.run()),
+        Command::Decide(decide) => decide.run(),
+        Command::Status(plain) => on_runtime(ask::status(plain)),
+        Command::Members(plain) => on_runtime(ask::members(plain)),
+        Command::Paths(plain) => on_runtime(ask::paths(plain)),
+        Command::Decisions(decisions) => on_runtime(decisions.run()),
+        Command::Explain(explain) => on_runtime(explain.run()),
+        Command::Route(route) => on_runtime(route.run()),
+        Command::Lease(lease) => on_runtime(lease.run()),
+        Command::Drain(plain) => on_runtime(ask::drain(plain, true)),
+        Command::Undrain(plain) => on_runtime(ask::drain(plain, false)),
+        Command::Certs(certs) => certs.run(),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "seamctl", &mut script);
+            exit::print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(anyhow::anyhow!("cannot start threads: {error}")))?;
+    runtime.block_on(work)
+}

@@ -1,0 +1,16 @@
+//! A path as one line of text, which is how people name it.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::model::PathId;
+
+#[allow(clippy::ref_option, reason = "the signature that serde calls")]
+pub(super) fn serialize<S: Serializer>(path: &Option<PathId>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathId>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+}

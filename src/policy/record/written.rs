@@ -1,0 +1,106 @@
+//! A candidate's record as it is written: flat, its numbers rounded where people read them. Tapes
+//! and snapshots keep every number as it was computed.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Blame, CandidateRecord, CapacityRecord, HealthRecord, TopologyRecord, path_text};
+use crate::model::{BackendKind, NodeName, PathId, PathState, PoolName, Reason};
+use crate::policy::decide::Target;
+use crate::policy::round::round4;
+use crate::policy::select::{SelectionPolicy, SelectionVector, Skipped};
+
+/// [`CandidateRecord`], field by field.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Written {
+    pool: PoolName,
+    node: Option<NodeName>,
+    #[serde(with = "path_text")]
+    path: Option<PathId>,
+    backend: Option<BackendKind>,
+    path_state: PathState,
+    #[serde(serialize_with = "four_decimals")]
+    gfs: f64,
+    #[serde(serialize_with = "four_decimals")]
+    prs: f64,
+    #[serde(serialize_with = "four_decimals")]
+    fae: f64,
+    admissible: bool,
+    code: Reason,
+    observed: Option<f64>,
+    limit: Option<f64>,
+    predicted_ms: Option<f64>,
+    blame: Option<Blame>,
+    capacity: CapacityRecord,
+    topology: TopologyRecord,
+    health: HealthRecord,
+    selection_policy: Option<SelectionPolicy>,
+    selection_vector: SelectionVector,
+    chosen: bool,
+    #[serde(default)]
+    detail: Option<Arc<str>>,
+    skipped_reason: Option<Skipped>,
+}
+
+impl From<CandidateRecord> for Written {
+    fn from(record: CandidateRecord) -> Self {
+        let target = record.target;
+        Self {
+            pool: target.pool.clone(),
+            node: target.node.clone(),
+            path: target.path.clone(),
+            backend: target.path.as_ref().map(|path| path.backend),
+            path_state: record.path_state,
+            gfs: record.gfs,
+            prs: record.prs,
+            fae: record.fae,
+            admissible: record.admissible,
+            code: record.code,
+            observed: record.observed,
+            limit: record.limit,
+            predicted_ms: record.predicted_ms,
+            blame: record.blame,
+            capacity: record.capacity,
+            topology: record.topology,
+            health: record.health,
+            selection_policy: record.selection_policy,
+            selection_vector: record.selection_vector,
+            chosen: record.chosen,
+            detail: record.detail,
+            skipped_reason: record.skipped_reason,
+        }
+    }
+}
+
+impl From<Written> for CandidateRecord {
+    fn from(written: Written) -> Self {
+        Self {
+            target: Arc::new(Target { pool: written.pool, node: written.node, path: written.path }),
+            path_state: written.path_state,
+            gfs: written.gfs,
+            prs: written.prs,
+            fae: written.fae,
+            admissible: written.admissible,
+            code: written.code,
+            observed: written.observed,
+            limit: written.limit,
+            predicted_ms: written.predicted_ms,
+            blame: written.blame,
+            capacity: written.capacity,
+            topology: written.topology,
+            health: written.health,
+            selection_policy: written.selection_policy,
+            selection_vector: written.selection_vector,
+            chosen: written.chosen,
+            detail: written.detail,
+            skipped_reason: written.skipped_reason,
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn four_decimals<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    let written = if serializer.is_human_readable() { round4(*value) } else { *value };
+    serializer.serialize_f64(written)
+}
