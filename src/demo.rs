@@ -116,7 +116,7 @@ pub enum DemoError {
     #[error(transparent)]
     Call(#[from] ClientError),
     /// The run was ended early.
-    #[error("ended early")]
+    #[error("ended early; nothing is left behind")]
     Interrupted,
 }
 

@@ -14,7 +14,7 @@ use super::source::{Slot, Source, key};
 use super::summary::{Moved, Observation, Routed, is_degraded};
 use crate::api::{Done, RouteRequest, TransferReport, TransferRequest, TransferResult};
 use crate::client::{Client, ClientError, segment};
-use crate::model::{Extent, Lease, ModelName, PathId, RequestId, WorkloadName};
+use crate::model::{Extent, Lease, ModelName, Outcome, PathId, RequestId, WorkloadName};
 use crate::policy::record::DecisionRecord;
 
 /// How often a route is asked for while the agent says that it is too busy.
@@ -166,6 +166,10 @@ fn routed(record: &DecisionRecord, at_ms: f64) -> Routed {
         chosen: chosen.and_then(|candidate| Some((candidate.target.path.clone()?, candidate.path_state))),
         degraded_candidate: record.candidates.iter().any(|candidate| is_degraded(candidate.path_state)),
         source: record.id.node.to_string(),
+        refusals: match record.outcome {
+            Outcome::NoAdmissiblePool => record.candidates.iter().map(|candidate| candidate.code).collect(),
+            _ => Vec::new(),
+        },
     }
 }
 

@@ -17,9 +17,12 @@ use crate::api::{PathLine, Status};
 use crate::arena::Arena;
 use crate::client::Client;
 use crate::config::Config;
+use crate::model::PathState;
 
 /// How long the agents may take to find each other and measure their paths.
 const READY_WITHIN: Duration = Duration::from_secs(30);
+/// How long they may take for every path to be healthy; on a busy machine some never are.
+const CALM_WITHIN: Duration = Duration::from_secs(5);
 /// How often they are asked meanwhile.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Samples that a path needs before requests come: a whole window.
@@ -82,16 +85,19 @@ impl Mesh {
         self.hosts.iter().filter(|host| host.spec.kind == Kind::Decode)
     }
 
+    /// Waits until every path has been measured, and a little longer for all to be healthy: the
+    /// first samples of a path also measure its handshake.
     async fn ready(&self, decode: usize) -> Result<(), DemoError> {
-        let deadline = Instant::now() + READY_WITHIN;
+        let start = Instant::now();
         for host in self.prefill() {
             loop {
                 let lines: Vec<PathLine> = host.client.get("/v1/paths").await?;
                 let measured = lines.iter().filter(|line| line.health.sample_count >= SAMPLES).count();
-                if measured >= decode {
+                let calm = lines.iter().all(|line| line.health.state == PathState::Healthy);
+                if measured >= decode && (calm || start.elapsed() >= CALM_WITHIN) {
                     break;
                 }
-                if Instant::now() >= deadline {
+                if start.elapsed() >= READY_WITHIN {
                     let detail = format!(
                         "after {} s it has measured {measured} of {decode} paths and knows {}",
                         READY_WITHIN.as_secs(),

@@ -15,7 +15,7 @@ pub(crate) const LARGEST_BYTES: u64 = 4 * 1024 * 1024;
 /// KV blocks, as a paged prefill engine has them.
 pub(crate) const BLOCK_BYTES: u64 = 512 * 1024;
 /// Requests whose KV caches a prefill arena holds at once.
-pub(crate) const SLOTS: usize = 32;
+pub(crate) const SLOTS: usize = 4;
 /// One output token takes this long at speedup 1.
 pub(crate) const TOKEN_TIME_MS: f64 = 20.0;
 /// The mean share of the sessions that the stream keeps busy.
@@ -225,7 +225,7 @@ mod tests {
         let plan = plan(&Options::default(), &burst);
         assert_eq!(plan.slot_bytes, LARGEST_BYTES);
         assert_eq!(plan.decode_arena_bytes, 256 * MIB);
-        assert_eq!(plan.prefill_arena_bytes, 128 * MIB);
+        assert_eq!(plan.prefill_arena_bytes, 16 * MIB);
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub struct Report {
     pub requests: u64,
     /// Decisions by outcome. `no_answer` counts requests that got none.
     pub decisions: BTreeMap<String, u64>,
+    /// Where nothing was admissible: the candidates' reasons, by how many candidates had them.
+    pub refusals: BTreeMap<String, u64>,
     /// What became of the bytes.
     pub transfers: Transfers,
     /// Grants that gave a host more sessions than it has, or memory twice; 0 unless Seam is broken.

@@ -49,6 +49,10 @@ impl Report {
         for line in self.table().to_string().lines() {
             writeln!(out, "{}", line.trim_end())?;
         }
+        if !self.refusals.is_empty() {
+            let words = self.refusals.iter().map(|(code, count)| format!("{code} {count},")).collect::<Vec<_>>();
+            wrap(out, "Nothing was admissible because (candidates): ", &without_last_comma(words))?;
+        }
         writeln!(out)?;
         match (&self.gray_path, &self.gray) {
             (Some(path), Some(gray)) => write_gray(out, paint, path, gray)?,
@@ -204,8 +208,13 @@ fn timeline(states: &[StateAt]) -> Vec<String> {
     if states.len() > MAX_STATES {
         words.push(format!("and {} more", states.len() - MAX_STATES));
     }
-    let last = words.len().saturating_sub(1);
-    words.iter_mut().take(last).for_each(|word| word.push(','));
+    without_last_comma(words.into_iter().map(|word| format!("{word},")).collect())
+}
+
+fn without_last_comma(mut words: Vec<String>) -> Vec<String> {
+    if let Some(last) = words.last_mut() {
+        last.pop();
+    }
     words
 }
 

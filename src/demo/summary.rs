@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::plan::Class;
 use super::report::{ClassReport, GrayReport, OtherPath, Report, Share, StateAt, Transfers};
-use crate::model::{Outcome, PathId, PathState};
+use crate::model::{Outcome, PathId, PathState, Reason};
 
 /// The key of requests that got no decision.
 const NO_ANSWER: &str = "no_answer";
@@ -33,6 +33,8 @@ pub(crate) struct Routed {
     pub(crate) degraded_candidate: bool,
     /// The source that decided.
     pub(crate) source: String,
+    /// Where nothing was admissible: why, candidate by candidate.
+    pub(crate) refusals: Vec<Reason>,
 }
 
 /// What became of the bytes.
@@ -75,6 +77,9 @@ pub(crate) fn summarise(observations: &[Observation], seen: &[Seen], fault: Opti
             *report.decisions.entry(outcome.clone()).or_default() += count;
         }
         report.classes.insert(class.as_str().to_owned(), summary);
+    }
+    for reason in observations.iter().filter_map(|seen| seen.routed.as_ref()).flat_map(|routed| &routed.refusals) {
+        *report.refusals.entry(reason.as_str().to_owned()).or_default() += 1;
     }
     report.transfers = transfers(observations);
     report.errors = observations.iter().filter_map(|seen| seen.error.clone()).take(MAX_ERRORS).collect();

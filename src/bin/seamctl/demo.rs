@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use seam::demo::{DemoError, Options, Progress, Run};
 use seam::trace::KvModel;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::exit::{Failure, print, print_json};
+use crate::exit::{Failure, print};
 
 /// What to run.
 #[derive(Args)]
@@ -48,13 +49,7 @@ impl Demo {
             let filter = tracing_subscriber::EnvFilter::from_default_env();
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
         }
-        let stop = CancellationToken::new();
-        let interrupted = stop.clone();
-        tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                interrupted.cancel();
-            }
-        });
+        let stop = stop_on_signals()?;
         let options = Options {
             prefill: self.prefill,
             decode: self.decode,
@@ -64,23 +59,58 @@ impl Demo {
             speedup: self.speedup,
             seed: self.seed,
         };
-        let run = Run::start(&options, &stop, &say).await.map_err(|error| match error {
-            DemoError::BadOption { .. } | DemoError::Trace(_) => Failure::usage(error),
-            error => Failure::failed(error),
+        let run = Run::start(&options, &stop, &say).await.map_err(|error| {
+            end_passing_line();
+            match error {
+                DemoError::BadOption { .. } | DemoError::Trace(_) => Failure::usage(error),
+                error => Failure::failed(error),
+            }
         })?;
         let passed = run.report.passed();
-        let shown = if self.json {
-            print_json(&run.report)
+        let text = if self.json {
+            serde_json::to_string(&run.report).map_err(Failure::failed)? + "\n"
         } else {
-            print(&format!("\n{}", run.report.to_text(std::io::stdout().is_terminal(), self.keep)))
+            run.report.to_text(colour(), self.keep)
         };
-        if self.keep && shown.is_ok() {
-            eprintln!("The agents keep running; press Ctrl-C to stop them.");
-            stop.cancelled().await;
+        end_passing_line();
+        if self.keep {
+            // Nobody to read it, nobody to keep the agents for.
+            let mut out = std::io::stdout().lock();
+            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok() {
+                drop(out);
+                stop.cancelled().await;
+            }
+            run.shutdown().await;
+        } else {
+            // First, since a reader that has seen enough ends the program.
+            run.shutdown().await;
+            print(&text)?;
         }
-        run.shutdown().await;
-        shown?;
         if passed { Ok(()) } else { Err(Failure::failed(anyhow::anyhow!("the demo did not pass; see the summary"))) }
+    }
+}
+
+fn stop_on_signals() -> Result<CancellationToken, Failure> {
+    let stop = CancellationToken::new();
+    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+        let mut signals = signal(kind).map_err(Failure::failed)?;
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            stop.cancel();
+        });
+    }
+    Ok(stop)
+}
+
+fn colour() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Removes a line of progress that a terminal still shows.
+fn end_passing_line() {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
     }
 }
 

@@ -27,6 +27,7 @@ fn report() -> Report {
             ("no_admissible_pool".to_owned(), 2),
         ]
         .into(),
+        refusals: [("rejected_capacity".to_owned(), 5), ("rejected_latency_sla_violation".to_owned(), 1)].into(),
         transfers: Transfers { ok: 298, failed: 0, verified: 298, bytes: 250_000_000 },
         classes: [
             (

@@ -19,6 +19,10 @@ fn observation(class: Class, at_ms: f64, chosen: Option<(&str, PathState)>, degr
             chosen: chosen.map(|(text, state)| (path(text), state)),
             degraded_candidate: degraded,
             source: "p0".into(),
+            refusals: match chosen {
+                None => vec![Reason::RejectedCapacity, Reason::RejectedLatencySlaViolation],
+                Some(_) => Vec::new(),
+            },
         }),
         moved: chosen.map(|_| Moved { delivered: true, verified: true, bytes: 100, elapsed_ms: at_ms }),
         error: None,
@@ -48,6 +52,7 @@ fn strict_placement_is_counted_over_what_was_placed() {
     assert_eq!(release.placement, Share { count: 1, of: 2 });
     assert_eq!((release.strict_on_healthy_pct, release.tolerant_on_degraded_pct), (Some(50.0), None));
     assert_eq!(report.decisions["no_admissible_pool"], 1);
+    assert_eq!(report.refusals["rejected_capacity"], 1);
     assert_eq!(report.decisions.values().sum::<u64>(), report.requests);
     assert!(!report.classes.contains_key("batch"));
 }
