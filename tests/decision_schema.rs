@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 use jsonschema::Validator;
+use seam::model::Mover;
 use seam::model::{DecisionId, Extent, Lease, Outcome, PathState, Reason};
 use seam::policy::Profile;
-use seam::model::Mover;
 use seam::policy::record::{Blame, DecisionRecord};
 use seam::policy::select::{SelectionPolicy, Skipped};
 use seam::whatif::decide_line;

@@ -62,6 +62,7 @@ fn at(ms: u64) -> Now {
 
 fn load() -> Vec<u8> {
     let load = LoadRecord {
+        revision: u64::MAX,
         active_sessions: 0,
         max_sessions: 1,
         soft_fraction: 0.5,
