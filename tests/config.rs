@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use seam::config::{Config, Credentials, Mover};
+use seam::config::{Config, Credentials};
+use seam::model::Mover;
 
 const MINIMAL: &str = r#"
 [node]

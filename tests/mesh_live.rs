@@ -128,6 +128,7 @@ impl Node {
 
 fn load(active_sessions: u32) -> LoadRecord {
     LoadRecord {
+        revision: u64::MAX,
         active_sessions,
         max_sessions: 8,
         soft_fraction: 0.75,
