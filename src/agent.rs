@@ -158,7 +158,8 @@ impl Agent {
         let rails = start_rails(&config, &identity, &arena, &links)?;
         let _ = links.rails.set(rails.clone());
         let records = rail_records(&config, &rails);
-        start_cores(&config, &links, generation, &records, &supervisor).await?;
+        let own_record = node_record(&config, &identity, records.clone());
+        start_cores(&config, &links, generation, &own_record, &supervisor).await?;
 
         let directory = Directory::new(links.clone(), node.clone(), settings::own(&config, &records).rails);
         let paths = directory.paths();
@@ -175,7 +176,7 @@ impl Agent {
         keep(&supervisor, "probe", probe::starter(links.clone(), prober, paths.clone()))?;
         tasks.spawn(gauges::keep(links.clone(), node.clone()));
         if let Some(mesh) = links.mesh.get() {
-            mesh.publish_node(node_record(&config, &identity, records));
+            mesh.publish_node(own_record);
         }
 
         let service = Service::new(Agency {
@@ -348,16 +349,18 @@ async fn start_cores(
     config: &Config,
     links: &Arc<Links>,
     generation: Generation,
-    rails: &[RailRecord],
+    own: &NodeRecord,
     supervisor: &ActorRef<supervisor::Message>,
 ) -> Result<(), StartError> {
     let (clock, cell) = (links.clock, supervisor.get_cell());
-    let policy = Policy::new(generation, settings::own(config, rails), settings::policy(config));
+    let policy = Policy::new(generation, settings::own(config, &own.rails), settings::policy(config));
     let policy = Owner::spawn(cell.clone(), clock, policy, PolicyEffects::new(links.clone()), MAX_WAITING).await?;
+    let _ = policy.tell(crate::policy::Input::Peer { generation, record: Arc::new(own.clone()) });
     let _ = links.policy.set(policy);
     if let Some(terms) = settings::ledger(config) {
         let ledger = Ledger::new(config.node.name.clone(), generation, terms);
-        let ledger = Owner::spawn(cell.clone(), clock, ledger, LedgerEffects::new(links.clone()), MAX_WAITING).await?;
+        let effects = LedgerEffects::new(links.clone(), config.node.name.clone(), generation);
+        let ledger = Owner::spawn(cell.clone(), clock, ledger, effects, MAX_WAITING).await?;
         // The first turn tells the mesh what there is.
         let _ = ledger.tell(crate::ledger::Input::Tick);
         let _ = links.ledger.set(ledger);

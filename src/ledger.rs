@@ -229,6 +229,9 @@ pub struct Ledger {
     /// Counts the inputs: every change of the headroom has a number of its own.
     revision: u64,
     told: Option<(Mono, LoadRecord)>,
+    /// Somebody was quoted something newer than what the mesh was told: it must hear of what came
+    /// after, even if all is as before.
+    quoted: bool,
     tell_at: Option<Mono>,
 }
 
@@ -243,6 +246,7 @@ impl Core for Ledger {
         match input {
             Input::Call { key, from, call } => {
                 let reply = self.call(now, &from, call, out);
+                self.quoted |= matches!(reply, LeaseCallReply::Lease(_));
                 out.push(Output::Reply { key, reply });
             }
             Input::Open { key, lease, sender, bytes } => {
@@ -302,6 +306,7 @@ impl Ledger {
             inbound_bytes: 0,
             revision: 0,
             told: None,
+            quoted: false,
             tell_at: None,
             settings,
         }
@@ -652,7 +657,7 @@ impl Ledger {
         };
         self.tell_at = None;
         if let Some((at, told)) = &self.told {
-            if (LoadRecord { revision: load.revision, ..told.clone() }) == load {
+            if !self.quoted && (LoadRecord { revision: load.revision, ..told.clone() }) == load {
                 return;
             }
             let earliest = at.plus_ms(self.settings.load_interval_ms);
@@ -661,6 +666,7 @@ impl Ledger {
                 return;
             }
         }
+        self.quoted = false;
         self.told = Some((now.mono, load.clone()));
         out.push(Output::Load(load));
     }

@@ -9,12 +9,15 @@ use super::store::Event;
 use crate::api::Arrival;
 use crate::core::Now;
 use crate::ledger::{Arrived, Input, Ledger, OpenRefusal, Output};
-use crate::model::{Extent, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, NodeName};
+use crate::model::{Extent, Generation, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, NodeName};
+use crate::policy;
 use crate::transport::{BoxFuture, Landing};
 
 /// Acts on what the ledger says.
 pub(crate) struct LedgerEffects {
     links: Arc<Links>,
+    node: NodeName,
+    generation: Generation,
 }
 
 /// An answer of the ledger.
@@ -25,8 +28,8 @@ pub(crate) enum Answer {
 }
 
 impl LedgerEffects {
-    pub(crate) fn new(links: Arc<Links>) -> Self {
-        Self { links }
+    pub(crate) fn new(links: Arc<Links>, node: NodeName, generation: Generation) -> Self {
+        Self { links, node, generation }
     }
 }
 
@@ -49,6 +52,8 @@ impl Effects for LedgerEffects {
                 None
             }
             Output::Load(load) => {
+                let (node, generation) = (self.node.clone(), self.generation);
+                self.links.tell_policy(policy::Input::Load { node, generation, record: load.clone() });
                 if let Some(mesh) = self.links.mesh.get() {
                     mesh.publish_load(load);
                 }

@@ -282,6 +282,19 @@ fn the_mesh_hears_of_changes_once_an_interval() {
     assert_eq!(loads(&desk.step(Input::Tick)), 0);
 }
 
+#[test]
+fn the_mesh_hears_that_all_is_as_before_once_somebody_was_quoted_otherwise() {
+    let mut desk = Desk::new(settings());
+    desk.step(Input::Tick);
+    let lease = desk.grant(1);
+    desk.release(&lease);
+    desk.pass(100);
+    let out = desk.step(Input::Tick);
+    let told = out.iter().find_map(|o| if let Output::Load(load) = o { Some(load) } else { None }).unwrap();
+    assert_eq!(told.active_sessions, 0);
+    assert!(told.revision > 2, "newer than the quote");
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Ask(u64),

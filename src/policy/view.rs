@@ -107,11 +107,9 @@ impl View {
         }
     }
 
-    /// A peer lives and describes itself.
+    /// A node lives and describes itself. This one too: no path of its own leads to it, but others'
+    /// do.
     pub fn peer(&mut self, generation: Generation, record: &NodeRecord) {
-        if record.node == self.own.node {
-            return;
-        }
         if let Some(peer) = self.peers.get_mut(&record.node) {
             if generation < peer.generation {
                 return;

@@ -106,7 +106,7 @@ impl Refusal {
 impl From<ServiceError> for Refusal {
     fn from(error: ServiceError) -> Self {
         match error {
-            ServiceError::BadInput { field, detail } => Self::bad_input(Some(field.to_owned()), detail),
+            ServiceError::BadInput { field, .. } => Self::bad_input(Some(field.to_owned()), error.to_string()),
             ServiceError::NotFound(detail) => Self::not_found(detail),
             ServiceError::Conflict(detail) => {
                 Self::new(StatusCode::CONFLICT, "/problems/conflict", "Not in a state for this", detail)

@@ -1,0 +1,302 @@
+//! Agents as a whole, in one process on loopback: what must hold whatever the timing.
+
+#[path = "agents/world.rs"]
+mod world;
+
+use std::collections::BTreeMap;
+
+use seam::api::{Arrival, Done, PathLine, RouteRequest, SampleVerdict, TransferResult};
+use seam::model::{LeaseId, Outcome, PathState, Reason};
+use seam::policy::record::DecisionRecord;
+use serde_json::{Value, json};
+use world::{Host, Terms, World, request, until};
+
+const MIB: u64 = 1 << 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_session_goes_to_exactly_one_of_eight_who_ask_at_once() {
+    const ASKERS: usize = 8;
+    const ROUNDS: usize = 200;
+    let mut world = World::new();
+    let decode = world.decode("d0", Terms { sessions: 1, ..Terms::default() }).await;
+    let mut askers = Vec::new();
+    for number in 0..ASKERS {
+        askers.push(world.prefill(&format!("p{number}"), Terms { arena_bytes: MIB, ..Terms::default() }).await);
+    }
+    for round in 0..ROUNDS {
+        for asker in &askers {
+            asker.believes("d0", (0, 1)).await;
+        }
+        let asks = askers.iter().map(|asker| async move { asker.route(&request("batch", 1000)).await.unwrap() });
+        let records = futures_util::future::join_all(asks).await;
+        let granted: Vec<LeaseId> = records.iter().filter_map(|r| r.lease.as_ref()).map(|l| l.id.clone()).collect();
+        assert_eq!(granted.len(), 1, "round {round}: {granted:?}");
+        for record in records.iter().filter(|record| record.lease.is_none()) {
+            assert_eq!(record.outcome, Outcome::NoAdmissiblePool);
+            let code = record.candidates[0].code;
+            assert!(matches!(code, Reason::RejectedLeaseRefused | Reason::RejectedCapacity), "round {round}: {code}");
+        }
+        assert_eq!(decode.leases().await.len(), 1);
+        assert!(decode.release(&granted[0]).await);
+    }
+    for host in askers.into_iter().chain([decode]) {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gray_path_keeps_batch_loses_the_strict_and_returns_through_restored() {
+    let mut world = World::new();
+    let d0 = world.decode("d0", Terms { sessions: 64, ..Terms::default() }).await;
+    let d1 = world.decode("d1", Terms { sessions: 64, ..Terms::default() }).await;
+    let p0 = world.prefill("p0", Terms::default()).await;
+    let p1 = world.prefill("p1", Terms::default()).await;
+    p0.settled(2).await;
+    p1.settled(2).await;
+    let mut events = p0.client.events("/v1/events").await.unwrap();
+    let gray = json!({"rail": "r0", "mode": "jitter", "base_ms": 7.0, "seed": 7, "peers": ["d0"]});
+    let done: Done = p0.client.put("/v1/faults", &gray).await.unwrap();
+    assert!(done.changed);
+    until("the path p0>d0 is gray", async || {
+        let paths = p0.paths().await;
+        let line = paths.iter().find(|line| line.path.destination.as_str() == "d0").unwrap();
+        // Beyond what interactive bears, and counted bad for longer than a state needs to escalate.
+        line.health.jitter_ms > 3.5 && line.health.state != PathState::Healthy
+    })
+    .await;
+    let went = |record: &DecisionRecord| record.chosen.as_ref().and_then(|c| c.node.clone()).map(|n| n.to_string());
+    for class in ["interactive", "release"] {
+        let record = p0.route(&RouteRequest { dry_run: true, ..request(class, 1000) }).await.unwrap();
+        assert_eq!(went(&record).as_deref(), Some("d1"), "{class}: {record:?}");
+    }
+    let record = p0.route(&RouteRequest { dry_run: true, ..request("batch", 1000) }).await.unwrap();
+    assert_eq!(went(&record).as_deref(), Some("d0"), "batch keeps what still works: {record:?}");
+    // The directed path alone is gray: the same host by another source is not.
+    assert_eq!(p1.state_of("d0").await, Some(PathState::Healthy));
+
+    let _: Done = p0.client.put("/v1/faults", &json!({"rail": "r0"})).await.unwrap();
+    until("the path p0>d0 is healthy again", async || p0.state_of("d0").await == Some(PathState::Healthy)).await;
+    let mut states = Vec::new();
+    while states.last().map(String::as_str) != Some("healthy") {
+        let event = events.next().await.unwrap().unwrap();
+        let event: Value = serde_json::from_str(&event.data).unwrap();
+        if event["kind"] == "transition" && event["path"] == "p0>d0/r0/mock" {
+            states.push(event["to"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(states.iter().rev().nth(1).map(String::as_str), Some("restored"), "{states:?}");
+    assert_eq!(states.iter().filter(|state| *state == "restored").count(), 1, "it flapped: {states:?}");
+    for host in [p0, p1, d0, d1] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_land_where_the_lease_says_and_a_lease_is_used_once_by_its_holder() {
+    let mut world = World::new();
+    let d0 = world.decode("d0", Terms { sessions: 64, ..Terms::default() }).await;
+    let p0 = world.prefill("p0", Terms::default()).await;
+    let p1 = world.prefill("p1", Terms::default()).await;
+    p0.settled(1).await;
+    p1.settled(1).await;
+    let data: Vec<u8> = (0..MIB).map(|i| (i * 31 % 251) as u8).collect();
+    p0.write(4 * MIB, 77, &data);
+    let mut arrivals = d0.client.events("/v1/arrivals").await.unwrap();
+
+    let record = p0.route(&request("batch", MIB)).await.unwrap();
+    let lease = record.lease.unwrap();
+    // Two blocks, the second half first: they are concatenated in the order of the request.
+    let half = MIB / 2;
+    let report = p0.transfer(&lease.id, &[(77 + half, half), (77, half)]).await.unwrap();
+    assert_eq!((report.result, report.bytes, report.attempts.len()), (TransferResult::Delivered, MIB, 1));
+    let arrival = arrivals.next().await.unwrap().unwrap();
+    let arrival: Arrival = serde_json::from_str(&arrival.data).unwrap();
+    assert_eq!((&arrival.lease, arrival.bytes), (&lease.id, MIB));
+    let landed = d0.read(4 * MIB, &arrival.extents, data.len());
+    let (first, second) = data.split_at(data.len() / 2);
+    assert!(landed == [second, first].concat());
+    assert_eq!(report.hash.as_deref(), Some(blake3::hash(&landed).to_hex().as_str()));
+    assert_eq!(arrival.hash, report.hash.unwrap());
+
+    let status = |error: seam::client::ClientError| (error.status(), error.to_string());
+    let (code, detail) = status(p0.transfer(&lease.id, &[(0, 10)]).await.unwrap_err());
+    assert_eq!(code, Some(409), "{detail}");
+    assert!(detail.contains("its bytes were delivered"), "{detail}");
+    let other = p0.route(&request("batch", 100)).await.unwrap().lease.unwrap();
+    let (code, detail) = status(p1.transfer(&other.id, &[(0, 100)]).await.unwrap_err());
+    assert_eq!(code, Some(404), "another node's lease: {detail}");
+    let (code, detail) = status(p0.transfer(&other.id, &[(0, 101)]).await.unwrap_err());
+    assert_eq!(code, Some(400), "{detail}");
+    assert!(p0.release(&other.id).await);
+    let (code, detail) = status(p0.transfer(&other.id, &[(0, 100)]).await.unwrap_err());
+    assert_eq!(code, Some(409), "{detail}");
+    assert!(d0.release(&lease.id).await, "the engine ends the session");
+    until("no session is left", async || d0.leases().await.is_empty()).await;
+    for host in [p0, p1, d0] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unused_lease_expires_on_both_sides() {
+    let mut world = World::new();
+    let d0 = world.decode("d0", Terms::default()).await;
+    let more = "[transfer]\nlease_ttl = \"200ms\"\n";
+    let p0 = world.prefill("p0", Terms { more, ..Terms::default() }).await;
+    p0.settled(1).await;
+    let lease = p0.route(&request("batch", 100)).await.unwrap().lease.unwrap();
+    until("the session is free again", async || d0.leases().await.is_empty()).await;
+    let error = p0.transfer(&lease.id, &[(0, 100)]).await.unwrap_err();
+    assert!(error.to_string().contains("has expired"), "{error}");
+    for host in [p0, d0] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_input_is_named_and_has_no_effect() {
+    let mut world = World::new();
+    let d0 = world.decode("d0", Terms::default()).await;
+    let p0 = world.prefill("p0", Terms::default()).await;
+    p0.settled(1).await;
+    let before = d0.leases().await.len();
+    let refused = async |host: &Host, method: &str, path: &str, body: Value, status: u16, says: &[&str]| {
+        let outcome: Result<Value, _> = match method {
+            "PUT" => host.client.put(path, &body).await,
+            _ => host.client.post(path, &body).await,
+        };
+        let error = outcome.expect_err(&format!("{method} {path} {body}"));
+        assert_eq!(error.status(), Some(status), "{method} {path} {body}: {error}");
+        for word in says {
+            assert!(error.to_string().contains(word), "{method} {path} {body}: {error} does not say {word}");
+        }
+    };
+    let route = |workload: &str, kv_bytes: Value| json!({"workload": workload, "kv_bytes": kv_bytes});
+    refused(&p0, "POST", "/v1/route", route("nope", 1.into()), 400, &["workload", "nope", "batch"]).await;
+    refused(&p0, "POST", "/v1/route", route("batch", 0.into()), 400, &["kv_bytes", "0", "allowed"]).await;
+    let beyond = (4 * MIB + 1).into();
+    refused(&p0, "POST", "/v1/route", route("batch", beyond), 400, &["kv_bytes", "4194305", "4194304"]).await;
+    refused(&p0, "POST", "/v1/route", route("batch", (-1).into()), 400, &["kv_bytes"]).await;
+    refused(&p0, "POST", "/v1/route", json!({"workload": "batch"}), 400, &["kv_bytes"]).await;
+    let typo = json!({"workload": "batch", "kv_bites": 1});
+    refused(&p0, "POST", "/v1/route", typo, 400, &["kv_bites", "kv_bytes"]).await;
+    let capacity =
+        |sessions: Value, token_time: Value| json!({"active_sessions": sessions, "token_time_ms": token_time});
+    refused(&d0, "PUT", "/v1/capacity", capacity((-1).into(), 1.into()), 400, &["active_sessions"]).await;
+    refused(&d0, "PUT", "/v1/capacity", capacity(4_000_000_000u64.into(), 1.into()), 400, &["active_sessions"]).await;
+    refused(&d0, "PUT", "/v1/capacity", capacity(1.into(), (-2.5).into()), 400, &["token_time_ms", "-2.5"]).await;
+    refused(&p0, "PUT", "/v1/capacity", capacity(1.into(), 1.into()), 409, &["no decode host"]).await;
+    let transfer = |blocks: Value| json!({"lease": "d0.1.1", "blocks": blocks});
+    let block = |offset: u64, bytes: u64| json!({"offset": offset, "bytes": bytes});
+    let overlapping = transfer(json!([block(0, 10), block(5, 10)]));
+    refused(&p0, "POST", "/v1/transfers", overlapping, 400, &["blocks", "overlap"]).await;
+    let outside = transfer(json!([block(4 * MIB - 1, 2)]));
+    refused(&p0, "POST", "/v1/transfers", outside, 400, &["block 0", "4194304"]).await;
+    refused(&p0, "POST", "/v1/transfers", transfer(json!([])), 400, &["blocks"]).await;
+    refused(&p0, "POST", "/v1/transfers", transfer(json!([block(0, 1)])), 404, &["d0.1.1"]).await;
+    let other_mode = json!({"rail": "r0", "mode": "sideways"});
+    refused(&p0, "PUT", "/v1/faults", other_mode, 400, &["sideways", "jitter"]).await;
+    assert_eq!(d0.leases().await.len(), before);
+
+    let sample = |duration_ms: Value, bytes: u64| json!({"destination": "d0", "duration_ms": duration_ms, "bytes": bytes, "outcome": "ok"});
+    let samples = json!([
+        sample((-1.0).into(), 1),
+        sample(1e300.into(), 1),
+        // 8 Gb/s is a megabyte a millisecond.
+        sample(1.0.into(), 100_000_000),
+        sample(1.0.into(), 1000),
+        {"destination": "d9", "duration_ms": 1.0, "bytes": 1, "outcome": "ok"},
+        {"destination": "d0", "duration_ms": 1.0, "bytes": 1, "outcome": "cancelled"},
+        {"source": "p9", "destination": "d0", "duration_ms": 1.0, "bytes": 1, "outcome": "ok"},
+    ]);
+    let verdicts: Vec<SampleVerdict> = p0.client.post("/v1/samples", &samples).await.unwrap();
+    let accepted: Vec<bool> = verdicts.iter().map(|verdict| verdict.accepted).collect();
+    assert_eq!(accepted, [false, false, false, true, false, false, false], "{verdicts:?}");
+    let reason = |at: usize| verdicts[at].reason.clone().unwrap();
+    assert!(reason(0).contains("found -1"), "{}", reason(0));
+    assert!(reason(2).contains("implausible"), "{}", reason(2));
+    assert!(reason(4).contains("d9") && reason(5).contains("cancelled") && reason(6).contains("p9"));
+    // JSON has no NaN or infinity: what stands for them does not even parse.
+    let unparsable = json!([{"destination": "d0", "duration_ms": null, "bytes": 1, "outcome": "ok"}]);
+    refused(&p0, "POST", "/v1/samples", unparsable, 400, &["duration_ms"]).await;
+    for host in [p0, d0] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_moves_its_own_bytes_routes_reports_and_releases() {
+    let mut world = World::new();
+    let more = "[transfer]\nmover = \"engine\"\n";
+    let d0 = world.decode("d0", Terms { more, ..Terms::default() }).await;
+    let d1 = world.decode("d1", Terms { more, ..Terms::default() }).await;
+    let p0 = world.prefill("p0", Terms { more, ..Terms::default() }).await;
+    p0.settled(2).await;
+    let record =
+        p0.route(&RouteRequest { exclude: vec!["d1".parse().unwrap()], ..request("release", MIB) }).await.unwrap();
+    let lease = record.lease.unwrap();
+    assert_eq!(lease.id.node.as_str(), "d0");
+    assert!(lease.extents.is_empty(), "the engine knows where its bytes go");
+    let error = p0.transfer(&lease.id, &[(0, 1)]).await.unwrap_err();
+    assert!(error.to_string().contains("belongs to the engine"), "{error}");
+    // Its transfers to d0 take far longer than the wire explains: the path turns gray by them alone.
+    let slow = json!({"destination": "d0", "duration_ms": 400.0, "bytes": MIB, "outcome": "ok"});
+    let verdicts: Vec<SampleVerdict> = p0.client.post("/v1/samples", &vec![slow; 10]).await.unwrap();
+    assert!(verdicts.iter().all(|verdict| verdict.accepted), "{verdicts:?}");
+    let chosen = p0.route(&RouteRequest { dry_run: true, ..request("release", MIB) }).await.unwrap().chosen.unwrap();
+    assert_eq!(chosen.node.unwrap().as_str(), "d1");
+    let adopted = json!({"active_sessions": 1, "adopted": [lease.id], "token_time_ms": 20.0});
+    let done: Done = d0.client.put("/v1/capacity", &adopted).await.unwrap();
+    assert!(done.changed, "{}", done.detail);
+    p0.believes("d0", (1, 4)).await;
+    assert!(p0.release(&lease.id).await);
+    until("the lease is gone", async || d0.leases().await.is_empty()).await;
+    for host in [p0, d0, d1] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_knows_it_shows() {
+    let mut world = World::new();
+    let d0 = world.decode("d0", Terms::default()).await;
+    let p0 = world.prefill("p0", Terms::default()).await;
+    p0.settled(1).await;
+    let first = p0.route(&request("batch", 1000)).await.unwrap();
+    let _: DecisionRecord = p0.client.get(&format!("/v1/decisions/{}", first.id)).await.unwrap();
+    let none: Vec<DecisionRecord> = p0.client.get("/v1/decisions?class=release").await.unwrap();
+    assert!(none.is_empty());
+    let all: Vec<DecisionRecord> = p0.client.get("/v1/decisions?outcome=admitted&limit=5").await.unwrap();
+    assert_eq!(all, [first.clone()]);
+    let members = p0.members().await;
+    let roles: BTreeMap<&str, &str> = members.iter().map(|m| (m.node.as_str(), m.state.as_str())).collect();
+    assert_eq!(roles, BTreeMap::from([("d0", "alive"), ("p0", "alive")]));
+    let foreign: Vec<PathLine> = d0.paths().await;
+    assert!(foreign.is_empty(), "a decode host sends on no path");
+    let about = RouteRequest { source: Some("p0".parse().unwrap()), dry_run: true, ..request("batch", 1) };
+    let record = d0.route(&about).await.unwrap();
+    assert_eq!(record.candidates.len(), 1, "what d0 knows of p0's paths: the one to d0 itself");
+    let metrics = p0.client.text("/metrics").await.unwrap();
+    for line in [
+        "# HELP seam_decisions_total",
+        "seam_decisions_total{workload=\"batch\",outcome=\"admitted\"} 1",
+        "seam_path_gfs{peer=\"d0\",pool=\"pool-d0\",rail=\"r0\",backend=\"mock\"}",
+        "seam_build_info{",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in:\n{metrics}");
+    }
+    until("gauges are set", async || {
+        let text = p0.client.text("/metrics").await.unwrap();
+        text.contains("seam_node_gfs{perspective=\"source\"}") && text.contains("seam_members{state=\"alive\"} 2")
+    })
+    .await;
+    let _: Done = d0.client.post("/v1/drain", &json!({})).await.unwrap();
+    until("p0 hears of the drain", async || {
+        let dry = p0.route(&RouteRequest { dry_run: true, ..request("batch", 1) }).await.unwrap();
+        dry.candidates[0].code == Reason::RejectedDraining
+    })
+    .await;
+    for host in [p0, d0] {
+        host.agent.shutdown().await;
+    }
+}

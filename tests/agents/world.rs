@@ -1,0 +1,206 @@
+//! Real agents of one process on loopback, each with its own endpoints, arena and API.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use seam::agent::Agent;
+use seam::api::{LeaseLine, MemberLine, PathLine, RouteRequest, TransferReport, TransferRequest};
+use seam::arena::Arena;
+use seam::client::{Client, ClientError};
+use seam::config::Config;
+use seam::model::{Extent, LeaseId, PathState};
+use seam::policy::record::DecisionRecord;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+/// How long anything that must come may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct World {
+    dir: TempDir,
+    seed: Option<SocketAddr>,
+}
+
+pub struct Host {
+    pub name: String,
+    pub agent: Agent,
+    pub client: Client,
+    pub arena: PathBuf,
+}
+
+/// What differs between hosts.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    pub sessions: u32,
+    pub arena_bytes: u64,
+    pub more: &'a str,
+}
+
+impl Default for Terms<'_> {
+    fn default() -> Self {
+        Self { sessions: 4, arena_bytes: 4 << 20, more: "" }
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self { dir: TempDir::new().unwrap(), seed: None }
+    }
+
+    pub async fn prefill(&mut self, name: &str, terms: Terms<'_>) -> Host {
+        self.start(name, "prefill", "", terms).await
+    }
+
+    pub async fn decode(&mut self, name: &str, terms: Terms<'_>) -> Host {
+        let decode = format!(
+            "[decode]\npool = \"pool-{name}\"\nmax_sessions = {}\nkv_bytes = \"{}B\"\n",
+            terms.sessions, terms.arena_bytes
+        );
+        self.start(name, "decode", &decode, terms).await
+    }
+
+    /// The configuration of a host, and where its arena lies.
+    pub fn config(&self, name: &str, role: &str, decode: &str, terms: Terms<'_>) -> (String, PathBuf) {
+        let dir = self.dir.path();
+        let arena = dir.join(format!("{name}.arena"));
+        let seeds = self.seed.map(|seed| format!("\"{seed}\"")).unwrap_or_default();
+        let text = format!(
+            r#"
+            [node]
+            name = "{name}"
+            roles = ["{role}"]
+            data_dir = "{data}"
+            [mesh]
+            bind = "127.0.0.1:0"
+            seeds = [{seeds}]
+            size = "local"
+            [tls]
+            dev = true
+            dev_dir = "{ca}"
+            [api]
+            bind = "127.0.0.1:0"
+            [[rails]]
+            name = "r0"
+            backend = "mock"
+            bind = "127.0.0.1:0"
+            bandwidth_gbps = 8
+            [probe]
+            interval = "50ms"
+            [arena]
+            path = "{arena}"
+            size = "{size}B"
+            {decode}
+            {more}
+            "#,
+            data = dir.join(name).display(),
+            ca = dir.join("ca").display(),
+            arena = arena.display(),
+            size = terms.arena_bytes,
+            more = terms.more,
+        );
+        (text, arena)
+    }
+
+    async fn start(&mut self, name: &str, role: &str, decode: &str, terms: Terms<'_>) -> Host {
+        let (text, arena) = self.config(name, role, decode, terms);
+        let config = Config::from_toml(&text, name).unwrap();
+        let agent = Agent::start(config).await.unwrap();
+        self.seed = self.seed.or(agent.mesh_addr());
+        let client = Client::new(&format!("http://{}", agent.api_addr()), None).unwrap();
+        Host { name: name.to_owned(), agent, client, arena }
+    }
+}
+
+/// Waits for something that must become true.
+pub async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
+    let start = Instant::now();
+    while !ask().await {
+        assert!(start.elapsed() < PATIENCE, "still not true: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub fn request(workload: &str, kv_bytes: u64) -> RouteRequest {
+    RouteRequest {
+        workload: workload.parse().unwrap(),
+        kv_bytes,
+        request_id: None,
+        model: None,
+        source: None,
+        exclude: Vec::new(),
+        transfer_budget_ms: None,
+        dry_run: false,
+    }
+}
+
+impl Host {
+    pub async fn route(&self, request: &RouteRequest) -> Result<DecisionRecord, ClientError> {
+        self.client.post("/v1/route", request).await
+    }
+
+    pub async fn transfer(&self, lease: &LeaseId, blocks: &[(u64, u64)]) -> Result<TransferReport, ClientError> {
+        let blocks = blocks.iter().map(|&(offset, bytes)| Extent { offset, bytes }).collect();
+        self.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks }).await
+    }
+
+    pub async fn release(&self, lease: &LeaseId) -> bool {
+        let done: seam::api::Done = self.client.delete(&format!("/v1/leases/{lease}")).await.unwrap();
+        done.changed
+    }
+
+    pub async fn leases(&self) -> Vec<LeaseLine> {
+        self.client.get("/v1/leases").await.unwrap()
+    }
+
+    pub async fn members(&self) -> Vec<MemberLine> {
+        self.client.get("/v1/members").await.unwrap()
+    }
+
+    pub async fn paths(&self) -> Vec<PathLine> {
+        self.client.get("/v1/paths").await.unwrap()
+    }
+
+    pub async fn state_of(&self, destination: &str) -> Option<PathState> {
+        let paths = self.paths().await;
+        paths.iter().find(|line| line.path.destination.as_str() == destination).map(|line| line.health.state)
+    }
+
+    /// Waits until this host has a whole window of samples of each path and all are healthy.
+    pub async fn settled(&self, paths: usize) {
+        until(&format!("{}: {paths} healthy paths", self.name), async || {
+            let lines = self.paths().await;
+            lines.len() == paths
+                && lines.iter().all(|l| l.health.sample_count >= 10 && l.health.state == PathState::Healthy)
+        })
+        .await;
+    }
+
+    /// Waits until this host believes that `decode` has so many sessions in use.
+    pub async fn believes(&self, decode: &str, sessions: (u32, u32)) {
+        until(&format!("{} believes {decode} at {sessions:?}", self.name), async || {
+            let dry = self.route(&RouteRequest { dry_run: true, ..request("batch", 1) }).await.unwrap();
+            dry.candidates.iter().any(|c| {
+                c.target.node.as_ref().is_some_and(|node| node.as_str() == decode)
+                    && (c.capacity.active_sessions, c.capacity.max_capacity) == sessions
+            })
+        })
+        .await;
+    }
+
+    pub fn write(&self, bytes: u64, offset: u64, data: &[u8]) {
+        Arena::open(&self.arena, bytes).unwrap().write(offset, data).unwrap();
+    }
+
+    pub fn read(&self, bytes: u64, extents: &[Extent], wanted: usize) -> Vec<u8> {
+        let arena = Arena::open(&self.arena, bytes).unwrap();
+        let mut all = Vec::new();
+        for extent in extents {
+            let mut part = vec![0; usize::try_from(extent.bytes).unwrap()];
+            arena.read_into(extent.offset, &mut part).unwrap();
+            all.extend(part);
+        }
+        all.truncate(wanted);
+        all
+    }
+}
