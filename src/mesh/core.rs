@@ -247,7 +247,7 @@ impl MeshCore {
         for note in effects.notes.drain(..) {
             match note {
                 OwnedNotification::MemberUp(member) => self.up(now, member, out),
-                OwnedNotification::MemberDown(member) => self.down(&member, out),
+                OwnedNotification::MemberDown(member) => self.down(now, &member, out),
                 OwnedNotification::Rename(old, new) => self.renamed(now, &old, new, out),
                 OwnedNotification::Active => self.syncs.soon(now, &self.beat),
                 OwnedNotification::Rejoin(member) => {
@@ -271,7 +271,8 @@ impl MeshCore {
         self.live.insert(member.name.clone(), member);
     }
 
-    fn down(&mut self, member: &Member, out: &mut Vec<Output>) {
+    fn down(&mut self, now: Now, member: &Member, out: &mut Vec<Output>) {
+        self.syncs.a_few(now, &self.beat);
         if let Some(member) = self.live.remove(&member.name) {
             self.gone(&member.name, member.generation, out);
             out.push(Output::Member { member, state: MemberState::Down });

@@ -255,5 +255,6 @@ fn within<'a>(now: Mono, held: impl Iterator<Item = &'a Held>, budget: usize) ->
     records
 }
 
-#[cfg(all(test, feature = "agent"))]
+#[cfg(test)]
+#[cfg(feature = "agent")]
 mod tests;

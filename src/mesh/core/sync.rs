@@ -43,11 +43,20 @@ impl Syncs {
         self.under_way.remove(&exchange);
     }
 
-    /// Something changed: exchange more often for a while, until it is known everywhere.
+    /// Something appeared: exchange more often for a while, until its records are everywhere.
     pub(super) fn soon(&mut self, now: Now, beat: &Beat) {
-        let hurried = now.mono.plus_ms(beat.sync / 8);
-        self.due = Some(self.due.map_or(hurried, |due| due.min(hurried)));
-        self.hurry_until = Some(now.mono.plus_ms(beat.sync * 2));
+        self.hurry(now, beat, beat.sync * 2);
+    }
+
+    /// Something vanished: rumours tell nearly everybody, a few exchanges the rest.
+    pub(super) fn a_few(&mut self, now: Now, beat: &Beat) {
+        self.hurry(now, beat, beat.sync / 2);
+    }
+
+    fn hurry(&mut self, now: Now, beat: &Beat, for_ms: u64) {
+        let first = now.mono.plus_ms(beat.sync / 8);
+        self.due = Some(self.due.map_or(first, |due| due.min(first)));
+        self.hurry_until = self.hurry_until.max(Some(now.mono.plus_ms(for_ms)));
     }
 }
 
