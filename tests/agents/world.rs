@@ -17,24 +17,24 @@ use tokio::time::{Instant, sleep};
 /// How long anything that must come may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct World {
+pub(crate) struct World {
     dir: TempDir,
     seed: Option<SocketAddr>,
 }
 
-pub struct Host {
-    pub name: String,
-    pub agent: Agent,
-    pub client: Client,
-    pub arena: PathBuf,
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) agent: Agent,
+    pub(crate) client: Client,
+    pub(crate) arena: PathBuf,
 }
 
 /// What differs between hosts.
 #[derive(Clone, Copy)]
-pub struct Terms<'a> {
-    pub sessions: u32,
-    pub arena_bytes: u64,
-    pub more: &'a str,
+pub(crate) struct Terms<'a> {
+    pub(crate) sessions: u32,
+    pub(crate) arena_bytes: u64,
+    pub(crate) more: &'a str,
 }
 
 impl Default for Terms<'_> {
@@ -44,15 +44,15 @@ impl Default for Terms<'_> {
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { dir: TempDir::new().unwrap(), seed: None }
     }
 
-    pub async fn prefill(&mut self, name: &str, terms: Terms<'_>) -> Host {
+    pub(crate) async fn prefill(&mut self, name: &str, terms: Terms<'_>) -> Host {
         self.start(name, "prefill", "", terms).await
     }
 
-    pub async fn decode(&mut self, name: &str, terms: Terms<'_>) -> Host {
+    pub(crate) async fn decode(&mut self, name: &str, terms: Terms<'_>) -> Host {
         let decode = format!(
             "[decode]\npool = \"pool-{name}\"\nmax_sessions = {}\nkv_bytes = \"{}B\"\n",
             terms.sessions, terms.arena_bytes
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// The configuration of a host, and where its arena lies.
-    pub fn config(&self, name: &str, role: &str, decode: &str, terms: Terms<'_>) -> (String, PathBuf) {
+    pub(crate) fn config(&self, name: &str, role: &str, decode: &str, terms: Terms<'_>) -> (String, PathBuf) {
         let dir = self.dir.path();
         let arena = dir.join(format!("{name}.arena"));
         let seeds = self.seed.map(|seed| format!("\"{seed}\"")).unwrap_or_default();
@@ -113,7 +113,7 @@ impl World {
 }
 
 /// Waits for something that must become true.
-pub async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
+pub(crate) async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
     let start = Instant::now();
     while !ask().await {
         assert!(start.elapsed() < PATIENCE, "still not true: {what}");
@@ -121,7 +121,7 @@ pub async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
     }
 }
 
-pub fn request(workload: &str, kv_bytes: u64) -> RouteRequest {
+pub(crate) fn request(workload: &str, kv_bytes: u64) -> RouteRequest {
     RouteRequest {
         workload: workload.parse().unwrap(),
         kv_bytes,
@@ -135,39 +135,39 @@ pub fn request(workload: &str, kv_bytes: u64) -> RouteRequest {
 }
 
 impl Host {
-    pub async fn route(&self, request: &RouteRequest) -> Result<DecisionRecord, ClientError> {
+    pub(crate) async fn route(&self, request: &RouteRequest) -> Result<DecisionRecord, ClientError> {
         self.client.post("/v1/route", request).await
     }
 
-    pub async fn transfer(&self, lease: &LeaseId, blocks: &[(u64, u64)]) -> Result<TransferReport, ClientError> {
+    pub(crate) async fn transfer(&self, lease: &LeaseId, blocks: &[(u64, u64)]) -> Result<TransferReport, ClientError> {
         let blocks = blocks.iter().map(|&(offset, bytes)| Extent { offset, bytes }).collect();
         self.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks }).await
     }
 
-    pub async fn release(&self, lease: &LeaseId) -> bool {
+    pub(crate) async fn release(&self, lease: &LeaseId) -> bool {
         let done: seam::api::Done = self.client.delete(&format!("/v1/leases/{lease}")).await.unwrap();
         done.changed
     }
 
-    pub async fn leases(&self) -> Vec<LeaseLine> {
+    pub(crate) async fn leases(&self) -> Vec<LeaseLine> {
         self.client.get("/v1/leases").await.unwrap()
     }
 
-    pub async fn members(&self) -> Vec<MemberLine> {
+    pub(crate) async fn members(&self) -> Vec<MemberLine> {
         self.client.get("/v1/members").await.unwrap()
     }
 
-    pub async fn paths(&self) -> Vec<PathLine> {
+    pub(crate) async fn paths(&self) -> Vec<PathLine> {
         self.client.get("/v1/paths").await.unwrap()
     }
 
-    pub async fn state_of(&self, destination: &str) -> Option<PathState> {
+    pub(crate) async fn state_of(&self, destination: &str) -> Option<PathState> {
         let paths = self.paths().await;
         paths.iter().find(|line| line.path.destination.as_str() == destination).map(|line| line.health.state)
     }
 
     /// Waits until this host has a whole window of samples of each path and all are healthy.
-    pub async fn settled(&self, paths: usize) {
+    pub(crate) async fn settled(&self, paths: usize) {
         until(&format!("{}: {paths} healthy paths", self.name), async || {
             let lines = self.paths().await;
             lines.len() == paths
@@ -177,7 +177,7 @@ impl Host {
     }
 
     /// Waits until this host believes that `decode` has so many sessions in use.
-    pub async fn believes(&self, decode: &str, sessions: (u32, u32)) {
+    pub(crate) async fn believes(&self, decode: &str, sessions: (u32, u32)) {
         until(&format!("{} believes {decode} at {sessions:?}", self.name), async || {
             let dry = self.route(&RouteRequest { dry_run: true, ..request("batch", 1) }).await.unwrap();
             dry.candidates.iter().any(|c| {
@@ -188,11 +188,11 @@ impl Host {
         .await;
     }
 
-    pub fn write(&self, bytes: u64, offset: u64, data: &[u8]) {
+    pub(crate) fn write(&self, bytes: u64, offset: u64, data: &[u8]) {
         Arena::open(&self.arena, bytes).unwrap().write(offset, data).unwrap();
     }
 
-    pub fn read(&self, bytes: u64, extents: &[Extent], wanted: usize) -> Vec<u8> {
+    pub(crate) fn read(&self, bytes: u64, extents: &[Extent], wanted: usize) -> Vec<u8> {
         let arena = Arena::open(&self.arena, bytes).unwrap();
         let mut all = Vec::new();
         for extent in extents {
