@@ -34,12 +34,14 @@ pub(crate) struct Host {
 pub(crate) struct Terms<'a> {
     pub(crate) sessions: u32,
     pub(crate) arena_bytes: u64,
+    /// How often paths are probed.
+    pub(crate) probe: &'a str,
     pub(crate) more: &'a str,
 }
 
 impl Default for Terms<'_> {
     fn default() -> Self {
-        Self { sessions: 4, arena_bytes: 4 << 20, more: "" }
+        Self { sessions: 4, arena_bytes: 4 << 20, probe: "50ms", more: "" }
     }
 }
 
@@ -87,7 +89,7 @@ impl World {
             bind = "127.0.0.1:0"
             bandwidth_gbps = 8
             [probe]
-            interval = "50ms"
+            interval = "{probe}"
             [arena]
             path = "{arena}"
             size = "{size}B"
@@ -98,6 +100,7 @@ impl World {
             ca = dir.join("ca").display(),
             arena = arena.display(),
             size = terms.arena_bytes,
+            probe = terms.probe,
             more = terms.more,
         );
         (text, arena)
