@@ -12,12 +12,17 @@ use seam::config::Config;
 use seam::model::{Extent, LeaseId, PathState};
 use seam::policy::record::DecisionRecord;
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 /// How long anything that must come may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Agents measure time: two worlds at once would disturb each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
 pub(crate) struct World {
+    _alone: MutexGuard<'static, ()>,
     dir: TempDir,
     seed: Option<SocketAddr>,
 }
@@ -46,8 +51,9 @@ impl Default for Terms<'_> {
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
-        Self { dir: TempDir::new().unwrap(), seed: None }
+    /// A world of its own, alone on this machine as far as this process can see to it.
+    pub(crate) async fn new() -> Self {
+        Self { _alone: ONE_AT_A_TIME.lock().await, dir: TempDir::new().unwrap(), seed: None }
     }
 
     pub(crate) async fn prefill(&mut self, name: &str, terms: Terms<'_>) -> Host {
