@@ -53,11 +53,12 @@ impl World {
     }
 
     pub(crate) async fn decode(&mut self, name: &str, terms: Terms<'_>) -> Host {
-        let decode = format!(
-            "[decode]\npool = \"pool-{name}\"\nmax_sessions = {}\nkv_bytes = \"{}B\"\n",
-            terms.sessions, terms.arena_bytes
-        );
-        self.start(name, "decode", &decode, terms).await
+        self.start(name, "decode", &decode_section(name, terms), terms).await
+    }
+
+    /// Where everything of this world lies.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.dir.path()
     }
 
     /// The configuration of a host, and where its arena lies.
@@ -110,6 +111,14 @@ impl World {
         let client = Client::new(&format!("http://{}", agent.api_addr()), None).unwrap();
         Host { name: name.to_owned(), agent, client, arena }
     }
+}
+
+/// The part of a configuration that a decode host needs.
+pub(crate) fn decode_section(name: &str, terms: Terms<'_>) -> String {
+    format!(
+        "[decode]\npool = \"pool-{name}\"\nmax_sessions = {}\nkv_bytes = \"{}B\"\n",
+        terms.sessions, terms.arena_bytes
+    )
 }
 
 /// Waits for something that must become true.
