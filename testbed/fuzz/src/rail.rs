@@ -1,0 +1,32 @@
+//! The messages on a rail's streams.
+
+// The messages are private to the backend; this compiles their source as it is.
+#[path = "../../../src/transport/quic/wire.rs"]
+#[allow(dead_code)]
+mod wire;
+
+/// A question or an answer, whichever the bytes are.
+pub fn run(data: &[u8]) {
+    if data.len() > wire::MAX_MESSAGE {
+        return;
+    }
+    if let Ok(request) = wire::decode::<wire::Request>(data) {
+        let sent = wire::encode(&request).expect("what was received can be sent");
+        assert_eq!(wire::decode::<wire::Request>(&sent).expect("and received again"), request);
+    }
+    if let Ok(reply) = wire::decode::<wire::Reply>(data) {
+        let sent = wire::encode(&reply).expect("what was received can be sent");
+        assert_eq!(wire::decode::<wire::Reply>(&sent).expect("and received again"), reply);
+    }
+}
+
+pub fn seeds() -> Vec<Vec<u8>> {
+    let lease = "d.7.300".parse().expect("a lease");
+    let messages = [
+        wire::encode(&wire::Request::Probe { payload_bytes: 64, deadline_ms: 250 }),
+        wire::encode(&wire::Request::Write { lease, bytes: 70_000, deadline_ms: 5 }),
+        wire::encode(&wire::Reply::Echo),
+        wire::encode(&wire::Reply::refused("no such lease")),
+    ];
+    messages.into_iter().map(|bytes| bytes.expect("small")).collect()
+}
