@@ -40,6 +40,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use ractor::ActorRef;
+use ractor::concurrency::JoinHandle;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -50,7 +51,7 @@ use crate::core::Core as _;
 use crate::health::HealthCore;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
-use crate::model::{BackendKind, Generation, NodeName, NodeRecord, PAGE_BYTES, RailRecord};
+use crate::model::{BackendKind, Generation, LeaseCall, NodeName, NodeRecord, PAGE_BYTES, RailRecord};
 use crate::net::{NetError, NodeIdentity, TlsError};
 use crate::policy::Policy;
 use crate::transport::Backend;
@@ -70,6 +71,8 @@ use transfer::Transfers;
 
 /// Messages that may wait for one core, open questions included.
 const MAX_WAITING: usize = 16_384;
+/// How long it may take to hand back leases then.
+const HAND_BACK_LIMIT: Duration = Duration::from_secs(2);
 /// How long transfers under way may go on after a stop was asked for.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
@@ -128,7 +131,7 @@ pub struct Agent {
     api: ApiServer,
     supervisor: ActorRef<supervisor::Message>,
     tasks: JoinSet<()>,
-    watch_mesh: AbortHandle,
+    watch: AbortHandle,
 }
 
 impl Agent {
@@ -138,7 +141,24 @@ impl Agent {
     /// # Errors
     /// [`StartError`] names the part of the configuration that is at fault.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let config = Arc::new(config);
+        let metrics = Arc::new(Metrics::new(config.policy.profile.as_str(), config.metrics.max_paths));
+        let links = Arc::new(Links::new(metrics));
+        let (supervisor, ended) = supervisor::start().await?;
+        match Self::assemble(Arc::new(config), links.clone(), supervisor.clone(), ended).await {
+            Ok(agent) => Ok(agent),
+            Err(error) => {
+                take_down(&links, &supervisor).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn assemble(
+        config: Arc<Config>,
+        links: Arc<Links>,
+        supervisor: ActorRef<supervisor::Message>,
+        supervisor_ended: JoinHandle<()>,
+    ) -> Result<Self, StartError> {
         let node = config.node.name.clone();
         let identity = Arc::new(identity(&config)?);
         let arena = match &config.arena {
@@ -146,11 +166,8 @@ impl Agent {
             // An engine moves the bytes: probes alone need no memory to land in.
             None => Arc::new(Arena::anonymous(PAGE_BYTES)?),
         };
-        let metrics = Arc::new(Metrics::new(config.policy.profile.as_str(), config.metrics.max_paths));
-        let links = Arc::new(Links::new(metrics.clone()));
-        let (supervisor, _) = supervisor::start().await?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(links.lateness.clone().watch());
+        tasks.spawn(supervisor::vital("lateness", links.lateness.clone().watch()));
 
         let (events, heard) = mpsc::channel(MAX_EVENTS);
         let mesh = start_mesh(&config, &identity, &links, events).await?;
@@ -164,7 +181,7 @@ impl Agent {
 
         let directory = Directory::new(links.clone(), node.clone(), settings::own(&config, &records).rails);
         let paths = directory.paths();
-        tasks.spawn(directory.follow(heard));
+        tasks.spawn(supervisor::vital("directory", directory.follow(heard)));
         let transfers = Transfers::default();
         keep(&supervisor, "transfer", transfers.starter(links.clone()))?;
         let _ = links.transfers.set(transfers);
@@ -175,9 +192,7 @@ impl Agent {
             seed: random()?,
         };
         keep(&supervisor, "probe", probe::starter(links.clone(), prober, paths.clone()))?;
-        tasks.spawn(gauges::keep(links.clone(), node.clone()));
-        let watched = links.clone();
-        let watch_mesh = tasks.spawn(async move { supervisor::mesh_must_live(&watched).await });
+        tasks.spawn(supervisor::vital("gauges", gauges::keep(links.clone(), node.clone())));
         if let Some(mesh) = links.mesh.get() {
             mesh.publish_node(own_record);
         }
@@ -190,12 +205,14 @@ impl Agent {
             paths,
             started: Instant::now(),
             draining: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             made_up_ids: AtomicU64::new(1),
             config: config.clone(),
         });
-        let api = api::serve(&config.api, service.clone(), metrics, Limits::default()).await?;
+        let api = api::serve(&config.api, service.clone(), links.metrics.clone(), Limits::default()).await?;
+        let watch = tasks.spawn(supervisor::watch(supervisor_ended, links.clone()));
         tracing::info!(%node, generation, api = %api.address(), config = %config.hash(), "started");
-        Ok(Self { node, links, service, api, supervisor, tasks, watch_mesh })
+        Ok(Self { node, links, service, api, supervisor, tasks, watch })
     }
 
     /// Its name.
@@ -224,32 +241,39 @@ impl Agent {
 
     /// Takes no new work, lets transfers end, hands back leases, leaves the mesh and stops.
     pub async fn shutdown(mut self) {
+        self.service.close();
         // A node that is no decode host has nothing to drain.
         let _ = self.service.drain(true).await;
         let ended = Instant::now() + DRAIN_LIMIT;
         while self.links.transfers.get().is_some_and(|transfers| transfers.running() > 0) && Instant::now() < ended {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        hand_back(&self.links, &self.service, &self.node).await;
         self.api.shutdown().await;
-        if let Some(rails) = self.links.rails.get() {
-            rails.close().await;
-        }
-        self.watch_mesh.abort();
-        if let Some(mesh) = self.links.mesh.get() {
-            mesh.leave().await;
-        }
-        self.supervisor.stop(None);
+        // What is not handed back within the limit ends by its time to live.
+        let _ = tokio::time::timeout(HAND_BACK_LIMIT, hand_back(&self.links, &self.service, &self.node)).await;
+        self.watch.abort();
+        take_down(&self.links, &self.supervisor).await;
         self.tasks.shutdown().await;
     }
 }
 
-/// Releases every lease that this node holds on others.
+/// Ends whatever has been started.
+async fn take_down(links: &Links, supervisor: &ActorRef<supervisor::Message>) {
+    if let Some(rails) = links.rails.get() {
+        rails.close().await;
+    }
+    if let Some(mesh) = links.mesh.get() {
+        mesh.leave().await;
+    }
+    supervisor.stop(None);
+}
+
+/// Releases every lease that this node holds on others, all at once.
 async fn hand_back(links: &Arc<Links>, service: &Service, node: &NodeName) {
     let Ok(leases) = service.leases().await else { return };
-    for lease in leases.into_iter().filter(|lease| lease.id.node != *node) {
-        policy::give_back(links.clone(), lease.id).await;
-    }
+    let held = leases.into_iter().map(|lease| lease.id).filter(|lease| lease.node != *node);
+    let each = held.map(|lease| policy::hand_back(links.clone(), LeaseCall::Release(lease.clone()), lease));
+    futures_util::future::join_all(each).await;
 }
 
 fn identity(config: &Config) -> Result<NodeIdentity, TlsError> {
@@ -357,14 +381,14 @@ async fn start_cores(
     let (clock, cell) = (links.clock, supervisor.get_cell());
     let policy = Policy::new(generation, settings::own(config, &own.rails), settings::policy(config));
     let policy = Owner::spawn(cell.clone(), clock, policy, PolicyEffects::new(links.clone()), MAX_WAITING).await?;
-    let _ = policy.tell(crate::policy::Input::Peer { generation, record: Arc::new(own.clone()) });
+    policy.tell(crate::policy::Input::Peer { generation, record: Arc::new(own.clone()) });
     let _ = links.policy.set(policy);
     if let Some(terms) = settings::ledger(config) {
         let ledger = Ledger::new(config.node.name.clone(), generation, terms);
         let effects = LedgerEffects::new(links.clone(), config.node.name.clone(), generation);
         let ledger = Owner::spawn(cell.clone(), clock, ledger, effects, MAX_WAITING).await?;
         // The first turn tells the mesh what there is.
-        let _ = ledger.tell(crate::ledger::Input::Tick);
+        ledger.tell(crate::ledger::Input::Tick);
         let _ = links.ledger.set(ledger);
     }
     let mut health = HealthCore::default();

@@ -52,8 +52,6 @@ pub struct TransferRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransferResult {
-    /// Under way.
-    Moving,
     /// Every byte landed and the hashes agree.
     Delivered,
     /// It did not.

@@ -91,6 +91,8 @@ pub enum Output {
         /// After.
         to: PathState,
     },
+    /// A path is known no longer; no report of it follows.
+    Gone(PathId),
     /// A sample or a path was not used.
     Discarded {
         /// The path that it named.

@@ -5,12 +5,14 @@
 //!  (free) ─────────▶ GRANTED ──────────────────▶ DELIVERED ──────────────────────────▶ (free)
 //!                     │   │ Release by its holder, nothing under way
 //!                     │   └───────────────────────────────────────────────────────────▶ (free)
-//!                     │ expired · holder down
+//!                     │ expired unused · given up · holder down
 //!                     ├─ no write can still land ─────────────────────────────────────▶ (free)
 //!                     └─ a write may still land ──▶ FENCED ── quiet · fence_max ───────▶ (free)
 //! ```
 //!
-//! A fenced lease counts as used and its pages are handed to nobody. Sessions in use are the
+//! A lease does not expire while a stream writes into it: the stream has a deadline of its own. A
+//! fenced lease counts as used and its pages are handed to nobody; while a stream of Seam's own
+//! still writes, no time limit ends the fence, only that stream's end. Sessions in use are the
 //! engine's own word plus the leases that this word does not contain yet.
 
 mod pages;
@@ -110,6 +112,8 @@ pub enum Output {
     Opened {
         /// The question's key.
         key: u64,
+        /// The lease.
+        lease: LeaseId,
         /// The extents, or why not.
         result: Result<Vec<Extent>, OpenRefusal>,
     },
@@ -199,6 +203,8 @@ pub struct Held {
     pub stage: Stage,
     /// When that ends by itself, if it does.
     pub until: Option<Mono>,
+    /// When a granted lease expires, unless a stream writes into it then.
+    expires: Mono,
     /// Whether a stream writes into it.
     open: bool,
     /// When it was delivered, in milliseconds since the Unix epoch.
@@ -251,19 +257,19 @@ impl Core for Ledger {
             }
             Input::Open { key, lease, sender, bytes } => {
                 let result = self.open(&lease, &sender, bytes);
-                out.push(Output::Opened { key, result });
+                out.push(Output::Opened { key, lease, result });
             }
             Input::Delivered { key, lease, bytes, hash: _ } => {
                 let result = self.delivered(now, &lease, bytes, out);
                 out.push(Output::Accepted { key, result });
             }
-            Input::Quiet { lease } => self.quiet(&lease, out),
+            Input::Quiet { lease } => self.quiet(now, &lease, out),
             Input::EngineRelease { key, lease } => {
                 let changed = self.release(now, &lease, out);
                 out.push(Output::Reply { key, reply: LeaseCallReply::Changed(changed) });
             }
             Input::Engine { key, word } => {
-                let changed = self.engine_said(word);
+                let changed = self.engine_said(now, word);
                 out.push(Output::Reply { key, reply: LeaseCallReply::Changed(changed) });
             }
             Input::Drain(on) => self.draining = on,
@@ -358,6 +364,10 @@ impl Ledger {
                 let ours = self.find(&lease).is_some_and(|held| held.ask.holder == *from);
                 LeaseCallReply::Changed(ours && self.release(now, &lease, out))
             }
+            LeaseCall::GiveUp(lease) => {
+                let ours = self.find(&lease).is_some_and(|held| held.ask.holder == *from);
+                LeaseCallReply::Changed(ours && self.void(now, lease.number, out))
+            }
             LeaseCall::Renew { lease, ttl_ms } => {
                 let ours = self.find(&lease).is_some_and(|held| held.ask.holder == *from);
                 LeaseCallReply::Changed(ours && self.renew(now, &lease, ttl_ms))
@@ -370,7 +380,9 @@ impl Ledger {
             return LeaseReply::Refused { refusal: LeaseRefusal::NotHolder, quote: None };
         }
         let key = (ask.holder.clone(), ask.holder_generation, ask.ask);
-        if let Some(held) = self.asks.get(&key).and_then(|number| self.held.get(number)) {
+        if let Some(held) = self.asks.get(&key).and_then(|number| self.held.get(number))
+            && held.stage == Stage::Granted
+        {
             return LeaseReply::Granted { lease: held.lease.clone(), quote: self.quote() };
         }
         match self.grant(now, ask, out) {
@@ -420,6 +432,7 @@ impl Ledger {
             ask,
             stage: Stage::Granted,
             until: Some(until),
+            expires: until,
             open: false,
             delivered_ms: 0,
             absorbed: false,
@@ -456,6 +469,9 @@ impl Ledger {
         let extents = held.lease.extents.clone();
         if let Some(held) = self.held.get_mut(&lease.number) {
             held.open = true;
+            if let Some(until) = held.until.take() {
+                self.deadlines.remove(&(until, lease.number));
+            }
         }
         Ok(extents)
     }
@@ -495,15 +511,20 @@ impl Ledger {
         })
     }
 
-    fn quiet(&mut self, lease: &LeaseId, out: &mut Vec<Output>) {
+    fn quiet(&mut self, now: Now, lease: &LeaseId, out: &mut Vec<Output>) {
         if self.find(lease).is_none() {
             return;
         }
-        if let Some(held) = self.held.get_mut(&lease.number) {
-            held.open = false;
-            if held.stage == Stage::Fenced {
-                self.free(lease.number, out);
+        let Some(held) = self.held.get_mut(&lease.number) else { return };
+        let was_open = std::mem::replace(&mut held.open, false);
+        match held.stage {
+            Stage::Fenced => self.free(lease.number, out),
+            Stage::Granted if was_open => {
+                let until = held.expires.max(now.mono);
+                held.until = Some(until);
+                self.deadlines.insert((until, lease.number));
             }
+            Stage::Granted | Stage::Delivered => {}
         }
     }
 
@@ -524,11 +545,12 @@ impl Ledger {
         let Some(held) = self.held.get_mut(&lease.number) else { return false };
         match held.stage {
             Stage::Granted => {
-                let until = now.mono.plus_ms(ttl_ms.clamp(1, self.settings.max_ttl_ms));
-                if let Some(old) = held.until.replace(until) {
+                held.expires = now.mono.plus_ms(ttl_ms.clamp(1, self.settings.max_ttl_ms));
+                if let Some(old) = held.until {
                     self.deadlines.remove(&(old, lease.number));
+                    self.deadlines.insert((held.expires, lease.number));
+                    held.until = Some(held.expires);
                 }
-                self.deadlines.insert((until, lease.number));
                 true
             }
             Stage::Delivered | Stage::Fenced => false,
@@ -536,9 +558,12 @@ impl Ledger {
     }
 
     /// Takes the engine's word, unless a later reading was taken already.
-    fn engine_said(&mut self, mut word: EngineWord) -> bool {
+    fn engine_said(&mut self, now: Now, mut word: EngineWord) -> bool {
+        // No reading is of the future: a clock that runs ahead, here or there, must neither absorb
+        // what the engine has not seen nor shut out what it says next.
+        word.as_of_ms = word.as_of_ms.map(|said| said.min(now.wall_ms));
         if let (Some(known), Some(said)) = (self.engine.as_of_ms, word.as_of_ms)
-            && said < known
+            && said < known.min(now.wall_ms)
         {
             return false;
         }
@@ -591,7 +616,9 @@ impl Ledger {
             && at <= now.mono
         {
             match self.held.get(&number).map(|held| held.stage) {
-                Some(Stage::Granted) => self.void(now, number, out),
+                Some(Stage::Granted) => {
+                    self.void(now, number, out);
+                }
                 Some(Stage::Fenced) => self.free(number, out),
                 Some(Stage::Delivered) | None => {
                     self.deadlines.remove(&(at, number));
@@ -600,24 +627,28 @@ impl Ledger {
         }
     }
 
-    /// A granted lease ended without its holder's word: fenced while a write may still land.
-    /// Delivered ones stay: they are the engine's.
-    fn void(&mut self, now: Now, number: u64, out: &mut Vec<Output>) {
-        let Some(held) = self.held.get(&number) else { return };
+    /// A granted lease ended without its holder's release: fenced while a write may still land.
+    /// Delivered ones stay: they are the engine's. True if it was granted.
+    fn void(&mut self, now: Now, number: u64, out: &mut Vec<Output>) -> bool {
+        let Some(held) = self.held.get(&number) else { return false };
         match held.stage {
             Stage::Granted if held.open || !self.settings.writes_are_gated => self.fence(now, number, out),
             Stage::Granted => self.free(number, out),
-            Stage::Delivered | Stage::Fenced => {}
+            Stage::Delivered | Stage::Fenced => return false,
         }
+        true
     }
 
     fn fence(&mut self, now: Now, number: u64, out: &mut Vec<Output>) {
         let Some(held) = self.held.get_mut(&number) else { return };
-        let until = now.mono.plus_ms(self.settings.fence_max_ms);
-        if let Some(old) = held.until.replace(until) {
+        if let Some(old) = held.until.take() {
             self.deadlines.remove(&(old, number));
         }
-        self.deadlines.insert((until, number));
+        if !held.open {
+            let until = now.mono.plus_ms(self.settings.fence_max_ms);
+            held.until = Some(until);
+            self.deadlines.insert((until, number));
+        }
         held.stage = Stage::Fenced;
         self.inbound_bytes -= held.lease.kv_bytes;
         let lease = held.lease.id.clone();

@@ -148,6 +148,13 @@ pub trait Landing: Send + Sync + 'static {
     /// the transfer must then fail.
     fn delivered<'a>(&'a self, lease: &'a LeaseId, bytes: u64, hash: [u8; 32]) -> BoxFuture<'a, Result<(), String>>;
 
+    /// Resolves once an open lease is void: what still writes into it must stop, and say so with
+    /// [`quiet`](Self::quiet).
+    fn voided<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        let _ = lease;
+        Box::pin(std::future::pending())
+    }
+
     /// The stream that wrote into `lease` is closed; no later write of it can land. Comes once for
     /// every `open` that succeeded, after `delivered` where there is one, and before the sender
     /// hears the outcome.

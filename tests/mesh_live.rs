@@ -33,7 +33,7 @@ impl LeaseServer for Echo {
                 LeaseCall::Ask(_) => {
                     LeaseCallReply::Lease(LeaseReply::Refused { refusal: LeaseRefusal::Draining, quote: None })
                 }
-                LeaseCall::Release(lease) => LeaseCallReply::Changed(lease.node == *from),
+                LeaseCall::Release(lease) | LeaseCall::GiveUp(lease) => LeaseCallReply::Changed(lease.node == *from),
                 LeaseCall::Renew { .. } => LeaseCallReply::Changed(false),
             }
         })

@@ -110,7 +110,6 @@ impl Directory {
 
     fn path_gone(&self, path: &PathSpec) {
         self.links.tell_health(health::Input::PathGone(path.id.clone()));
-        self.links.metrics.path_gone(&path.id);
     }
 
     fn set_pool(&self, record: &NodeRecord) {

@@ -19,9 +19,10 @@ pub(crate) async fn keep(links: Arc<Links>, node: NodeName) {
     let mut interval = tokio::time::interval(INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut counted = mesh::Counted::default();
+    let mut refused_paths = 0;
     for round in 0u32.. {
         interval.tick().await;
-        paths_and_pools(&links, &node).await;
+        paths_and_pools(&links, &node, &mut refused_paths).await;
         leases(&links).await;
         mesh::keep(&links, &mut counted).await;
         links.metrics.set("seam_node_late_ratio", &[], links.lateness.take_ratio());
@@ -39,7 +40,7 @@ struct Line {
     gfs: f64,
 }
 
-async fn paths_and_pools(links: &Links, node: &NodeName) {
+async fn paths_and_pools(links: &Links, node: &NodeName, refused_paths: &mut u64) {
     let Some(policy) = links.policy.get() else { return };
     let own = node.clone();
     let read = policy.read(move |core, now| {
@@ -64,9 +65,12 @@ async fn paths_and_pools(links: &Links, node: &NodeName) {
         for (_, lease, _) in core.leases() {
             *held.entry(lease.id.node.clone()).or_default() += 1;
         }
-        (lines, loads, held, core.view().observers_of(&own))
+        (lines, loads, held, core.view().observers_of(&own), core.view().refused_paths())
     });
-    let Ok(Some((lines, loads, held, observers))) = read.await else { return };
+    let Ok(Some((lines, loads, held, observers, refused))) = read.await else { return };
+    if refused > *refused_paths {
+        links.metrics.dropped_many("paths", refused - std::mem::replace(refused_paths, refused));
+    }
     for &state in PathState::ALL {
         let paths = lines.iter().filter(|line| line.state == state).count();
         links.metrics.set("seam_paths", &[state.as_str()], paths as f64);

@@ -10,7 +10,6 @@ use crate::health::{HealthCore, Input, Output};
 use crate::mesh::chunk_paths;
 use crate::metrics::PathSeries;
 use crate::model::{ObservedPath, PathState};
-use crate::policy;
 
 /// The mesh is told at most once in this many milliseconds.
 const TELL_INTERVAL_MS: u64 = 200;
@@ -59,13 +58,18 @@ impl Effects for HealthEffects {
                 self.tell_mesh(core, now);
                 let pool = self.links.pool_of(&report.path.destination);
                 self.links.metrics.path(&report.path, pool.as_ref(), PathSeries { health: report.health });
-                self.links.tell_policy(policy::Input::Report(report));
+                self.links.offer_policy(report);
             }
             Output::Transition { path, from, to } => {
                 self.untold = true;
                 self.links.metrics.transition(from, to);
                 self.links.store.tell(&Event::transition(now.wall_ms, &path, from, to));
                 tracing::info!(%path, %from, %to, "path state");
+            }
+            Output::Gone(path) => {
+                self.untold = true;
+                self.links.metrics.path_gone(&path);
+                self.tell_mesh(core, now);
             }
             Output::Discarded { reason, .. } => self.links.metrics.discarded(reason),
             Output::Refused(invalid) => tracing::error!(%invalid, "health settings refused"),

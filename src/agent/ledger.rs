@@ -1,6 +1,9 @@
 //! The actor of the ledger core, and its two doors: other agents' calls, and the backends'.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
 
 use super::links::Links;
 use super::mesh::LeaseServer;
@@ -8,7 +11,7 @@ use super::owner::Effects;
 use super::store::Event;
 use crate::api::Arrival;
 use crate::core::Now;
-use crate::ledger::{Arrived, Input, Ledger, OpenRefusal, Output};
+use crate::ledger::{Arrived, Input, Ledger, OpenRefusal, Output, Stage};
 use crate::metrics::Direction;
 use crate::model::{
     BackendKind, Extent, Generation, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, NodeName,
@@ -47,10 +50,19 @@ impl Effects for LedgerEffects {
     fn perform(&mut self, _: &Ledger, now: Now, output: Output) -> Option<(u64, Answer)> {
         match output {
             Output::Reply { key, reply } => Some((key, Answer::Call(reply))),
-            Output::Opened { key, result } => Some((key, Answer::Opened(result))),
+            Output::Opened { key, lease, result } => {
+                // In the turn that opens it, so that no later turn can void it unheard.
+                if result.is_ok() {
+                    self.links.landings.begin(&lease);
+                }
+                Some((key, Answer::Opened(result)))
+            }
             Output::Accepted { key, result } => Some((key, Answer::Accepted(result))),
             Output::Staged { lease, from, to } => {
-                let word = |stage: Option<crate::ledger::Stage>| stage.map(crate::ledger::Stage::as_str);
+                if matches!(to, Some(Stage::Fenced) | None) {
+                    self.links.landings.stop(&lease);
+                }
+                let word = |stage: Option<Stage>| stage.map(Stage::as_str);
                 self.links.store.tell(&Event::Lease { ts: now.wall_ms, lease: &lease, from: word(from), to: word(to) });
                 None
             }
@@ -91,6 +103,34 @@ impl LeaseServer for LedgerDoor {
     }
 }
 
+/// The writes under way into leases of this host, and how to stop each. One entry an open lease.
+#[derive(Default)]
+pub(crate) struct Landings(Mutex<BTreeMap<LeaseId, CancellationToken>>);
+
+impl Landings {
+    fn begin(&self, lease: &LeaseId) {
+        self.all().insert(lease.clone(), CancellationToken::new());
+    }
+
+    fn end(&self, lease: &LeaseId) {
+        self.all().remove(lease);
+    }
+
+    fn stop(&self, lease: &LeaseId) {
+        if let Some(token) = self.all().get(lease) {
+            token.cancel();
+        }
+    }
+
+    fn token(&self, lease: &LeaseId) -> Option<CancellationToken> {
+        self.all().get(lease).cloned()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<LeaseId, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The ledger as one rail's backend sees it.
 pub(crate) struct LedgerLanding {
     pub(crate) links: Arc<Links>,
@@ -119,8 +159,8 @@ impl Landing for LedgerLanding {
         bytes: u64,
     ) -> BoxFuture<'a, Result<Vec<Extent>, String>> {
         Box::pin(async move {
-            let (lease, sender) = (lease.clone(), sender.clone());
-            match self.ask(move |key| Input::Open { key, lease, sender, bytes }).await? {
+            let (id, sender) = (lease.clone(), sender.clone());
+            match self.ask(move |key| Input::Open { key, lease: id, sender, bytes }).await? {
                 Answer::Opened(result) => result.map_err(|refusal| refusal.to_string()),
                 Answer::Call(_) | Answer::Accepted(_) => Err("the ledger answered another question".to_owned()),
             }
@@ -149,7 +189,19 @@ impl Landing for LedgerLanding {
         })
     }
 
+    fn voided<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            match self.links.landings.token(lease) {
+                Some(token) => token.cancelled().await,
+                None => std::future::pending().await,
+            }
+        })
+    }
+
     fn quiet<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
-        Box::pin(async move { self.links.tell_ledger(Input::Quiet { lease: lease.clone() }) })
+        Box::pin(async move {
+            self.links.landings.end(lease);
+            self.links.tell_ledger(Input::Quiet { lease: lease.clone() });
+        })
     }
 }

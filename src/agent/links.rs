@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use super::clock::Clock;
 use super::health::HealthEffects;
 use super::lateness::Lateness;
-use super::ledger::LedgerEffects;
+use super::ledger::{Landings, LedgerEffects};
 use super::mesh::MeshHandle;
 use super::owner::{Effects, Owner};
 use super::policy::PolicyEffects;
@@ -20,6 +20,7 @@ use crate::api::Arrival;
 use crate::core::Core;
 use crate::metrics::Metrics;
 use crate::model::{NodeName, PoolName};
+use crate::{health, ledger, policy};
 
 /// Arrivals that a slow reader may fall behind before it loses some, and is told so.
 const MAX_ARRIVALS_BEHIND: usize = 4_096;
@@ -33,6 +34,8 @@ pub(crate) struct Links {
     pub(crate) arrivals: broadcast::Sender<Arc<Arrival>>,
     /// Which pool each known decode host belongs to; kept by the directory.
     pub(crate) pools: RwLock<BTreeMap<NodeName, PoolName>>,
+    /// How to stop a write into a lease of this host that is void; kept by the landing.
+    pub(crate) landings: Landings,
     pub(crate) mesh: OnceLock<MeshHandle>,
     pub(crate) health: OnceLock<Owner<HealthEffects>>,
     pub(crate) policy: OnceLock<Owner<PolicyEffects>>,
@@ -50,6 +53,7 @@ impl Links {
             lateness: Lateness::default(),
             arrivals: broadcast::channel(MAX_ARRIVALS_BEHIND).0,
             pools: RwLock::default(),
+            landings: Landings::default(),
             mesh: OnceLock::new(),
             health: OnceLock::new(),
             policy: OnceLock::new(),
@@ -63,20 +67,40 @@ impl Links {
         self.pools.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
     }
 
-    pub(crate) fn tell_health(&self, input: crate::health::Input) {
+    /// Tells health what it must know.
+    pub(crate) fn tell_health(&self, input: health::Input) {
         self.tell("health", &self.health, input);
     }
 
-    pub(crate) fn tell_policy(&self, input: crate::policy::Input) {
+    /// Offers health a sample: one of many, so one that does not fit is counted and gone.
+    pub(crate) fn offer_health(&self, sample: health::Sample) {
+        self.offer("health", &self.health, health::Input::Sample(sample));
+    }
+
+    /// Tells the policy what it must know.
+    pub(crate) fn tell_policy(&self, input: policy::Input) {
         self.tell("policy", &self.policy, input);
     }
 
-    pub(crate) fn tell_ledger(&self, input: crate::ledger::Input) {
+    /// Offers the policy a report: the next one says it again.
+    pub(crate) fn offer_policy(&self, report: health::PathReport) {
+        self.offer("policy", &self.policy, policy::Input::Report(report));
+    }
+
+    /// Tells the ledger what it must know.
+    pub(crate) fn tell_ledger(&self, input: ledger::Input) {
         self.tell("ledger", &self.ledger, input);
     }
 
     fn tell<E: Effects>(&self, queue: &'static str, owner: &OnceLock<Owner<E>>, input: <E::Core as Core>::Input) {
-        if owner.get().is_none_or(|owner| owner.tell(input).is_err()) {
+        match owner.get() {
+            Some(owner) => owner.tell(input),
+            None => self.metrics.dropped(queue),
+        }
+    }
+
+    fn offer<E: Effects>(&self, queue: &'static str, owner: &OnceLock<Owner<E>>, input: <E::Core as Core>::Input) {
+        if owner.get().is_none_or(|owner| owner.offer(input).is_err()) {
             self.metrics.dropped(queue);
         }
     }

@@ -96,8 +96,15 @@ impl<E: Effects> Owner<E> {
         Ok(Self { actor, waiting, limit })
     }
 
-    /// Tells the core something.
-    pub(crate) fn tell(&self, input: <E::Core as Core>::Input) -> Result<(), Full> {
+    /// Tells the core what it must know. Not refused when the mailbox is full: what is told this
+    /// way is bounded where it comes from (leases, transfers, members).
+    pub(crate) fn tell(&self, input: <E::Core as Core>::Input) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.deliver(Message::Tell(input));
+    }
+
+    /// Offers the core something that it can do without.
+    pub(crate) fn offer(&self, input: <E::Core as Core>::Input) -> Result<(), Full> {
         self.send(Message::Tell(input))
     }
 
@@ -128,11 +135,15 @@ impl<E: Effects> Owner<E> {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Full { limit: self.limit });
         }
+        self.deliver(message);
+        Ok(())
+    }
+
+    fn deliver(&self, message: Message<E>) {
         // A stopped actor takes nothing; whoever asks learns it from the closed answer channel.
         if self.actor.send_message(message).is_err() {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
-        Ok(())
     }
 }
 

@@ -11,6 +11,9 @@ use crate::model::{LeaseAsk, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, L
 use crate::policy::record::DecisionRecord;
 use crate::policy::{Input, Output, Plan, Policy, RouteProblem, TransferProblem};
 
+/// The policy goes on without an answer at its own deadline; this long after it a grant is still
+/// heard, so that it can be given up instead of holding a session for its whole life.
+const LATE_GRANT: Duration = Duration::from_secs(5);
 /// A hand-back is tried this often; after that the lease's own time to live ends it.
 const GIVE_BACK_TRIES: u32 = 3;
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -66,12 +69,16 @@ impl Effects for PolicyEffects {
                 None
             }
             Output::GiveBack(lease) => {
-                tokio::spawn(give_back(self.links.clone(), lease));
+                tokio::spawn(hand_back(self.links.clone(), LeaseCall::Release(lease.clone()), lease));
                 None
             }
-            Output::Stop { lease, cancelled } => {
+            Output::GiveUp(lease) => {
+                tokio::spawn(hand_back(self.links.clone(), LeaseCall::GiveUp(lease.clone()), lease));
+                None
+            }
+            Output::Stop { transfer, lease, cancelled } => {
                 if let Some(transfers) = self.links.transfers.get() {
-                    transfers.stop(&lease, cancelled);
+                    transfers.stop(transfer, lease, cancelled);
                 }
                 None
             }
@@ -83,7 +90,7 @@ impl Effects for PolicyEffects {
 async fn ask_lease(links: Arc<Links>, node: NodeName, ask: LeaseAsk, timeout: Duration) {
     let number = ask.ask;
     let reply = match links.mesh.get() {
-        Some(mesh) => mesh.call_lease(&node, LeaseCall::Ask(ask), timeout).await,
+        Some(mesh) => mesh.call_lease(&node, LeaseCall::Ask(ask), timeout + LATE_GRANT).await,
         None => None,
     };
     let reply = match reply {
@@ -99,10 +106,11 @@ async fn ask_lease(links: Arc<Links>, node: NodeName, ask: LeaseAsk, timeout: Du
     links.tell_policy(Input::LeaseAnswer { ask: number, reply });
 }
 
-pub(crate) async fn give_back(links: Arc<Links>, lease: LeaseId) {
+/// Ends a lease at the host that granted it.
+pub(crate) async fn hand_back(links: Arc<Links>, call: LeaseCall, lease: LeaseId) {
     let Some(mesh) = links.mesh.get() else { return };
     for _ in 0..GIVE_BACK_TRIES {
-        if mesh.call_lease(&lease.node, LeaseCall::Release(lease.clone()), GIVE_BACK_TIMEOUT).await.is_some() {
+        if mesh.call_lease(&lease.node, call.clone(), GIVE_BACK_TIMEOUT).await.is_some() {
             return;
         }
     }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::links::Links;
 use super::rails::{Rail, peer};
 use super::supervisor::Starter;
-use crate::health::{Input, Sample, SampleKind, SampleOutcome};
+use crate::health::{Sample, SampleKind, SampleOutcome};
 use crate::metrics::ProbeResult;
 use crate::model::{PathId, PathSpec};
 use crate::transport::PathError;
@@ -131,7 +131,7 @@ impl State {
             let Some(rail) = rails.get(&path.spec.id.rail) else { continue };
             if self.tokens < 1.0 {
                 self.links.metrics.probed(rail.kind, ProbeResult::Skipped, None);
-                continue;
+                break;
             }
             let spread = 1.0 + JITTER * (2.0 * self.rng.random::<f64>() - 1.0);
             path.due = now + self.settings.interval.mul_f64(spread);
@@ -144,17 +144,27 @@ impl State {
             let deadline = (self.settings.interval * DEADLINE_INTERVALS).clamp(MIN_DEADLINE, MAX_DEADLINE);
             let payload_bytes = self.settings.payload_bytes;
             tokio::spawn(async move {
+                let _busy = Busy(busy);
                 probe(&links, spec, payload_bytes, deadline).await;
-                busy.store(false, Ordering::Release);
             });
         }
     }
 
-    /// Until the next path is due.
+    /// Until the next path is due and the budget covers a probe.
     fn rest(&self, now: Instant) -> Duration {
         let next = self.tracked.values().map(|path| path.due.saturating_duration_since(now)).min();
-        let least = Duration::from_millis(1);
+        let missing = (1.0 - self.tokens).max(0.0) / f64::from(self.settings.budget_per_s.max(1));
+        let least = Duration::from_secs_f64(missing).max(Duration::from_millis(1));
         next.unwrap_or(self.settings.interval).clamp(least, self.settings.interval.max(least))
+    }
+}
+
+/// Marks a path's probe as under way; gone however that ends.
+struct Busy(Arc<AtomicBool>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -179,15 +189,16 @@ async fn probe(links: &Links, spec: PathSpec, payload_bytes: u32, deadline: Dura
         },
         Some(elapsed),
     );
-    links.tell_health(Input::Sample(Sample {
+    links.offer_health(Sample {
         path: spec.id,
         kind: SampleKind::Probe,
         outcome,
         elapsed_ms: elapsed.as_secs_f64() * 1000.0,
-        bytes: u64::from(payload_bytes),
+        // What never arrived explains no time on the wire.
+        bytes: if outcome == SampleOutcome::Ok { u64::from(payload_bytes) } else { 0 },
         inflight_bytes: in_flight(rail, before),
         late_ms: links.lateness.since(start),
-    }));
+    });
 }
 
 /// What an attempt says about its path; nothing where this host is at fault, or where the far end

@@ -4,7 +4,7 @@ mod knowledge;
 mod samples;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
@@ -90,7 +90,9 @@ pub(crate) struct Agency {
     pub(crate) arena_bytes: Option<u64>,
     pub(crate) paths: super::probe::PathList,
     pub(crate) started: Instant,
-    pub(crate) draining: std::sync::atomic::AtomicBool,
+    pub(crate) draining: AtomicBool,
+    /// No new routes: the agent is on its way out.
+    pub(crate) closing: AtomicBool,
     pub(crate) made_up_ids: AtomicU64,
 }
 
@@ -129,6 +131,9 @@ impl Service {
         traceparent: Option<Arc<str>>,
     ) -> Result<Arc<DecisionRecord>, ServiceError> {
         let agency = self.agency()?;
+        if agency.closing.load(Ordering::Acquire) {
+            return Err(ServiceError::ShuttingDown);
+        }
         let begun = Instant::now();
         let request_id = match &request.request_id {
             Some(id) => id.clone(),
@@ -291,10 +296,17 @@ impl Service {
     pub async fn drain(&self, on: bool) -> Result<Done, ServiceError> {
         let agency = self.agency()?;
         let ledger = agency.links.ledger.get().ok_or_else(not_decode)?;
-        ledger.tell(ledger::Input::Drain(on)).map_err(|full| overloaded("ledger", full))?;
+        ledger.tell(ledger::Input::Drain(on));
         let changed = agency.draining.swap(on, Ordering::AcqRel) != on;
         let detail = if on { "no new leases are granted" } else { "leases are granted again" };
         Ok(Done { changed, detail: detail.to_owned() })
+    }
+
+    /// Takes no new routes from now on.
+    pub(crate) fn close(&self) {
+        if let Ok(agency) = self.agency() {
+            agency.closing.store(true, Ordering::Release);
+        }
     }
 
     /// Switches the faults of a rail that allows them: `rail`, and the keys of the configuration's

@@ -14,6 +14,8 @@ use crate::policy::record::DecisionRecord;
 
 /// Decision records kept in memory.
 const MAX_RECORDS: usize = 10_000;
+/// Candidates in them: what their memory grows with.
+const MAX_CANDIDATES: usize = 65_536;
 /// Events that a slow reader may fall behind before it loses some, and is told so.
 const MAX_BEHIND: usize = 4_096;
 
@@ -84,6 +86,7 @@ pub(crate) struct Store {
 #[derive(Default)]
 struct Records {
     newest_last: VecDeque<Arc<DecisionRecord>>,
+    candidates: usize,
     total: u64,
 }
 
@@ -98,10 +101,12 @@ impl Store {
     pub(crate) fn keep(&self, record: Arc<DecisionRecord>) {
         self.tell(&Event::Decision { record: &record });
         let mut records = self.records();
-        if records.newest_last.len() == MAX_RECORDS {
-            records.newest_last.pop_front();
-        }
+        records.candidates += record.candidates.len();
         records.newest_last.push_back(record);
+        while records.newest_last.len() > MAX_RECORDS || records.candidates > MAX_CANDIDATES {
+            let Some(oldest) = records.newest_last.pop_front() else { break };
+            records.candidates -= oldest.candidates.len();
+        }
         records.total += 1;
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
@@ -12,6 +13,9 @@ use crate::transport::BoxFuture;
 
 /// The exit status of a process whose core has failed.
 const CORE_FAILED: i32 = 70;
+
+/// An actor that fails at once does not keep a processor busy with its restarts.
+const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 /// Starts an I/O actor under a supervisor.
 pub(crate) type Starter = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, SpawnErr>> + Send + Sync>;
@@ -45,7 +49,10 @@ impl Actor for Supervisor {
         Message::Keep(name, starter): Message,
         kept: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let actor = starter(myself.get_cell()).await?;
+        let actor = match starter(myself.get_cell()).await {
+            Ok(actor) => actor,
+            Err(error) => core_failed(&format!("{name} cannot be started: {error}")),
+        };
         kept.insert(actor.get_id(), (name, starter));
         Ok(())
     }
@@ -60,7 +67,7 @@ impl Actor for Supervisor {
             SupervisionEvent::ActorFailed(actor, reason) => match kept.remove(&actor.get_id()) {
                 Some((name, starter)) => {
                     tracing::error!(actor = name, %reason, "an I/O actor failed and is started anew");
-                    myself.send_message(Message::Keep(name, starter))?;
+                    myself.send_after(RESTART_PAUSE, move || Message::Keep(name, starter));
                 }
                 None => {
                     core_failed(&reason.to_string());
@@ -75,12 +82,28 @@ impl Actor for Supervisor {
     }
 }
 
-/// Waits for the mesh, which has a thread of its own, to end without having been asked to.
-pub(crate) async fn mesh_must_live(links: &Links) {
-    if let Some(mesh) = links.mesh.get() {
-        mesh.ended().await;
-        core_failed("the mesh ended");
+/// Waits until something ends that must live as long as the agent: the supervisor, or the mesh, which
+/// has a thread of its own.
+pub(crate) async fn watch(supervisor: JoinHandle<()>, links: Arc<Links>) {
+    let Some(mesh) = links.mesh.get() else { return };
+    tokio::select! {
+        _ = supervisor => core_failed("the supervisor ended"),
+        () = mesh.ended() => core_failed("the mesh ended"),
     }
+}
+
+/// A task without which the agent is not one: if it panics, this process ends.
+pub(crate) async fn vital(name: &'static str, task: impl Future<Output = ()>) {
+    struct EndsTheProcess(&'static str);
+    impl Drop for EndsTheProcess {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                core_failed(&format!("{} panicked", self.0));
+            }
+        }
+    }
+    let _guard = EndsTheProcess(name);
+    task.await;
 }
 
 fn core_failed(reason: &str) -> ! {

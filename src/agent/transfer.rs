@@ -2,12 +2,11 @@
 //! says next, until the bytes have landed or nothing is left to try.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::Instant;
 
 use super::clock::wall_ms;
@@ -19,7 +18,7 @@ use super::service::ServiceError;
 use super::store::Event;
 use super::supervisor::Starter;
 use crate::api::{TransferAttempt, TransferReport, TransferRequest, TransferResult};
-use crate::health::{self, Sample, SampleKind};
+use crate::health::{Sample, SampleKind, SampleOutcome};
 use crate::metrics::{Direction, MoveResult};
 use crate::model::{Extent, LeaseId};
 use crate::policy::{Input, Plan, TransferProblem};
@@ -27,6 +26,8 @@ use crate::transport::{PathError, Write, Written};
 
 /// Transfers under way at most.
 const MAX_RUNNING: usize = 256;
+/// A shorter deadline says nothing about a path, however few bytes it was for.
+const MIN_FAIR_DEADLINE: Duration = Duration::from_millis(100);
 /// Reports of ended transfers kept; the oldest go first.
 const MAX_REPORTS: usize = 10_000;
 
@@ -34,17 +35,24 @@ type Reply = oneshot::Sender<Result<TransferReport, ServiceError>>;
 
 /// What the actor is sent.
 pub(crate) enum Message {
-    Start(TransferRequest, Reply),
-    Stop { lease: LeaseId, cancelled: bool },
+    Start(TransferRequest, OwnedSemaphorePermit, Reply),
+    Stop { transfer: LeaseId, lease: LeaseId, cancelled: bool },
     Find(LeaseId, oneshot::Sender<Option<TransferReport>>),
     Ended(LeaseId, Box<Result<TransferReport, ServiceError>>),
 }
 
 /// A handle on the actor that outlives its restarts.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Transfers {
     actor: Arc<RwLock<Option<ActorRef<Message>>>>,
-    running: Arc<AtomicUsize>,
+    /// One permit a transfer, for as long as its task runs.
+    room: Arc<Semaphore>,
+}
+
+impl Default for Transfers {
+    fn default() -> Self {
+        Self { actor: Arc::default(), room: Arc::new(Semaphore::new(MAX_RUNNING)) }
+    }
 }
 
 impl Transfers {
@@ -63,20 +71,17 @@ impl Transfers {
 
     /// Moves the bytes and reports; the transfer goes on if the caller goes away.
     pub(crate) async fn start(&self, request: TransferRequest) -> Result<TransferReport, ServiceError> {
-        if self.running.fetch_add(1, Ordering::AcqRel) >= MAX_RUNNING {
-            self.running.fetch_sub(1, Ordering::AcqRel);
+        let Ok(permit) = self.room.clone().try_acquire_owned() else {
             return Err(ServiceError::Overloaded { what: "transfers", limit: MAX_RUNNING });
-        }
+        };
         let (sender, receiver) = oneshot::channel();
-        if !self.send(Message::Start(request, sender)) {
-            self.running.fetch_sub(1, Ordering::AcqRel);
-        }
+        self.send(Message::Start(request, permit, sender));
         receiver.await.unwrap_or(Err(ServiceError::ShuttingDown))
     }
 
-    /// Stops the transfer that writes into this lease, if one does.
-    pub(crate) fn stop(&self, lease: &LeaseId, cancelled: bool) {
-        self.send(Message::Stop { lease: lease.clone(), cancelled });
+    /// Stops the attempt of a transfer that writes, or is about to write, into `lease`.
+    pub(crate) fn stop(&self, transfer: LeaseId, lease: LeaseId, cancelled: bool) {
+        self.send(Message::Stop { transfer, lease, cancelled });
     }
 
     pub(crate) async fn find(&self, id: LeaseId) -> Option<TransferReport> {
@@ -86,12 +91,15 @@ impl Transfers {
     }
 
     pub(crate) fn running(&self) -> usize {
-        self.running.load(Ordering::Acquire)
+        MAX_RUNNING - self.room.available_permits().min(MAX_RUNNING)
     }
 
-    fn send(&self, message: Message) -> bool {
+    /// Whoever waits for an answer of an actor that is gone learns it from the closed channel.
+    fn send(&self, message: Message) {
         let actor = self.actor.read().unwrap_or_else(PoisonError::into_inner);
-        actor.as_ref().is_some_and(|actor| actor.send_message(message).is_ok())
+        if let Some(actor) = actor.as_ref() {
+            let _ = actor.send_message(message);
+        }
     }
 }
 
@@ -100,16 +108,14 @@ struct TransferActor;
 struct State {
     links: Arc<Links>,
     handle: Transfers,
-    running: BTreeMap<LeaseId, (Arc<Control>, Reply)>,
+    running: BTreeMap<LeaseId, (Control, Reply)>,
     reports: BTreeMap<LeaseId, TransferReport>,
     oldest_first: VecDeque<LeaseId>,
 }
 
-/// How a running transfer is told to stop: it says which lease it writes into, and listens.
-struct Control {
-    lease: Mutex<LeaseId>,
-    stop: watch::Sender<Option<(LeaseId, bool)>>,
-}
+/// How a running transfer is told to stop: the lease of the attempt, and whether its request is
+/// cancelled. It stays said, so that an attempt that is only about to start hears it too.
+type Control = watch::Sender<Option<(LeaseId, bool)>>;
 
 impl Actor for TransferActor {
     type Msg = Message;
@@ -121,7 +127,6 @@ impl Actor for TransferActor {
         _: ActorRef<Message>,
         (links, handle): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        handle.running.store(0, Ordering::Release);
         let (running, reports, oldest_first) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
         Ok(State { links, handle, running, reports, oldest_first })
     }
@@ -133,12 +138,10 @@ impl Actor for TransferActor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Start(request, reply) => state.start(request, reply),
-            Message::Stop { lease, cancelled } => {
-                for (control, _) in state.running.values() {
-                    if *control.lease() == lease {
-                        control.stop.send_replace(Some((lease.clone(), cancelled)));
-                    }
+            Message::Start(request, permit, reply) => state.start(request, permit, reply),
+            Message::Stop { transfer, lease, cancelled } => {
+                if let Some((control, _)) = state.running.get(&transfer) {
+                    control.send_replace(Some((lease, cancelled)));
                 }
             }
             Message::Find(id, reply) => {
@@ -152,19 +155,20 @@ impl Actor for TransferActor {
 }
 
 impl State {
-    fn start(&mut self, request: TransferRequest, reply: Reply) {
+    fn start(&mut self, request: TransferRequest, permit: OwnedSemaphorePermit, reply: Reply) {
         let id = request.lease.clone();
         if self.running.contains_key(&id) {
-            self.handle.running.fetch_sub(1, Ordering::AcqRel);
             let conflict = TransferProblem::Ended { lease: id, state: "is being used by a transfer".to_owned() };
+            // The caller may have gone away.
             let _ = reply.send(Err(conflict.into()));
             return;
         }
-        let control = Arc::new(Control { lease: Mutex::new(id.clone()), stop: watch::channel(None).0 });
-        self.running.insert(id.clone(), (control.clone(), reply));
+        let (control, stop) = watch::channel(None);
+        self.running.insert(id.clone(), (control, reply));
         let (links, handle) = (self.links.clone(), self.handle.clone());
         tokio::spawn(async move {
-            let result = run(&links, request, &control).await;
+            let result = run(&links, request, stop).await;
+            drop(permit);
             handle.send(Message::Ended(id, Box::new(result)));
         });
     }
@@ -181,28 +185,20 @@ impl State {
             self.reports.insert(id.clone(), report.clone());
         }
         if let Some((_, reply)) = self.running.remove(&id) {
-            self.handle.running.fetch_sub(1, Ordering::AcqRel);
             // The caller may have gone away.
             let _ = reply.send(result);
         }
     }
 }
 
-impl Control {
-    fn lease(&self) -> std::sync::MutexGuard<'_, LeaseId> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the attempt on `lease` is told to stop; says whether the request is cancelled.
-    async fn stopped(&self, lease: &LeaseId) -> bool {
-        let mut stop = self.stop.subscribe();
-        let told = stop.wait_for(|stop| stop.as_ref().is_some_and(|(stopped, _)| stopped == lease)).await;
-        let cancelled = told.map(|stop| stop.as_ref().is_some_and(|(_, cancelled)| *cancelled)).ok();
-        match cancelled {
-            Some(cancelled) => cancelled,
-            // Nobody can stop it any more.
-            None => std::future::pending().await,
-        }
+/// Waits until the attempt on `lease` is told to stop; says whether the request is cancelled.
+async fn stopped(stop: &mut watch::Receiver<Option<(LeaseId, bool)>>, lease: &LeaseId) -> bool {
+    let told = stop.wait_for(|stop| stop.as_ref().is_some_and(|(stopped, _)| stopped == lease)).await;
+    let cancelled = told.map(|stop| stop.as_ref().is_some_and(|(_, cancelled)| *cancelled)).ok();
+    match cancelled {
+        Some(cancelled) => cancelled,
+        // Nobody can stop it any more.
+        None => std::future::pending().await,
     }
 }
 
@@ -234,7 +230,11 @@ pub(crate) fn check_blocks(blocks: &[Extent], arena_bytes: u64) -> Result<u64, S
     Ok(sum)
 }
 
-async fn run(links: &Links, request: TransferRequest, control: &Control) -> Result<TransferReport, ServiceError> {
+async fn run(
+    links: &Links,
+    request: TransferRequest,
+    mut stop: watch::Receiver<Option<(LeaseId, bool)>>,
+) -> Result<TransferReport, ServiceError> {
     let begun = Instant::now();
     let bytes = request.blocks.iter().map(|block| block.bytes).sum();
     let id = request.lease.clone();
@@ -255,9 +255,8 @@ async fn run(links: &Links, request: TransferRequest, control: &Control) -> Resu
         }
     };
     loop {
-        *control.lease() = plan.lease.id.clone();
         let start = Instant::now();
-        let ended = attempt(links, &plan, &request.blocks, bytes, control).await;
+        let ended = attempt(links, &plan, &request.blocks, bytes, &mut stop).await;
         let lease = plan.lease.id.clone();
         let mut line = TransferAttempt {
             decision: plan.decision.to_string(),
@@ -286,6 +285,9 @@ async fn run(links: &Links, request: TransferRequest, control: &Control) -> Resu
                 attempts.push(line);
                 match ask(links, move |key| Input::TransferFailed { key, lease, detail }).await? {
                     Ok(next) => plan = next,
+                    Err(TransferProblem::Cancelled) => {
+                        return Ok(report(&plan, attempts, TransferResult::Cancelled, None));
+                    }
                     Err(problem) => {
                         tracing::warn!(request = %plan.request_id, %problem, "transfer failed");
                         if let Some(last) = attempts.last_mut() {
@@ -306,7 +308,13 @@ enum Attempt {
 }
 
 /// One attempt; whatever it says of the path becomes a sample.
-async fn attempt(links: &Links, plan: &Plan, blocks: &[Extent], bytes: u64, control: &Control) -> Attempt {
+async fn attempt(
+    links: &Links,
+    plan: &Plan,
+    blocks: &[Extent],
+    bytes: u64,
+    stop: &mut watch::Receiver<Option<(LeaseId, bool)>>,
+) -> Attempt {
     let Some(rail) = links.rails.get().and_then(|rails| rails.get(&plan.path.id.rail)) else {
         return Attempt::Ended(Err(PathError::Local(format!("rail {} is gone", plan.path.id.rail))));
     };
@@ -318,7 +326,7 @@ async fn attempt(links: &Links, plan: &Plan, blocks: &[Extent], bytes: u64, cont
     let to = peer(&plan.path);
     let result = tokio::select! {
         biased;
-        cancelled = control.stopped(&plan.lease.id) => match cancelled {
+        cancelled = stopped(stop, &plan.lease.id) => match cancelled {
             true => {
                 links.metrics.transfer_ended(rail.kind, MoveResult::Cancelled, start.elapsed());
                 return Attempt::Cancelled;
@@ -333,18 +341,27 @@ async fn attempt(links: &Links, plan: &Plan, blocks: &[Extent], bytes: u64, cont
     if result.is_ok() {
         links.metrics.moved(rail.kind, Direction::Sent, bytes);
     }
-    if let Some(outcome) = outcome(&result.as_ref().map(|_| ()).map_err(Clone::clone)) {
-        links.tell_health(health::Input::Sample(Sample {
+    let shared = shared_before.max(rail.in_flight_bytes());
+    let said = outcome(&result.as_ref().map(|_| ()).map_err(Clone::clone));
+    if let Some(outcome) = said.filter(|_| is_fair(deadline, bytes + shared, plan.path.bandwidth_gbps)) {
+        links.offer_health(Sample {
             path: plan.path.id.clone(),
             kind: SampleKind::Transfer,
             outcome,
             elapsed_ms: millis(elapsed),
-            bytes,
-            inflight_bytes: shared_before.max(rail.in_flight_bytes()),
+            // What never arrived explains no time on the wire.
+            bytes: if outcome == SampleOutcome::Ok { bytes } else { 0 },
+            inflight_bytes: shared,
             late_ms: links.lateness.since(start),
-        }));
+        });
     }
     Attempt::Ended(result)
+}
+
+/// Whether a path could have kept a deadline at all. One that is too short is its request's fault.
+fn is_fair(deadline: Duration, bytes: u64, bandwidth_gbps: f64) -> bool {
+    let wire = Duration::from_secs_f64(bytes as f64 * 8.0 / (bandwidth_gbps * 1e9));
+    deadline >= MIN_FAIR_DEADLINE + wire * 2
 }
 
 fn move_result(result: &Result<Written, PathError>) -> MoveResult {
@@ -364,7 +381,11 @@ async fn ask(
     question: impl FnOnce(u64) -> Input + Send + 'static,
 ) -> Result<Result<Plan, TransferProblem>, ServiceError> {
     let policy = links.policy.get().ok_or(ServiceError::ShuttingDown)?;
-    match policy.ask(question).await.map_err(|full| ServiceError::Overloaded { what: "policy", limit: full.limit })? {
+    let asked = policy.ask(question).await.map_err(|full| {
+        links.metrics.dropped("policy");
+        ServiceError::Overloaded { what: "policy", limit: full.limit }
+    });
+    match asked? {
         Some(Answer::Plan(plan)) => Ok(plan),
         Some(Answer::Route(_) | Answer::Done(_)) | None => Err(ServiceError::ShuttingDown),
     }
@@ -375,7 +396,9 @@ impl From<TransferProblem> for ServiceError {
         let detail = problem.to_string();
         match problem {
             TransferProblem::Unknown(_) => Self::NotFound(detail),
-            TransferProblem::Ended { .. } | TransferProblem::Exhausted(_) => Self::Conflict(detail),
+            TransferProblem::Ended { .. } | TransferProblem::Exhausted(_) | TransferProblem::Cancelled => {
+                Self::Conflict(detail)
+            }
             TransferProblem::Size { .. } => Self::BadInput { field: "blocks", detail },
         }
     }

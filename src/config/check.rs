@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Config, EngineKind, Problem, RailConfig, format_size};
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
-use crate::model::{BackendKind, Mover, NodeName, PAGE_BYTES, Role};
+use crate::model::{BackendKind, Mode, Mover, NodeName, OnNoAdmissible, PAGE_BYTES, Role};
 use crate::policy::Profile;
 use crate::transport::mock::{Faults, InvalidFaults};
 
@@ -254,6 +254,12 @@ fn policy(checks: &mut Checks, config: &Config) {
         let key = format!("policy.workloads[{index}]");
         checks.require(names.insert(&workload.name), &format!("{key}.name"), || {
             format!("found {} a second time; a class is configured once", workload.name)
+        });
+        checks.require(workload.mode == Mode::Enforce, &format!("{key}.mode"), || {
+            "observe and advise are not available in this version; allowed: enforce".to_owned()
+        });
+        checks.require(workload.on_no_admissible == OnNoAdmissible::Refuse, &format!("{key}.on_no_admissible"), || {
+            "least_bad is not available in this version; allowed: refuse".to_owned()
         });
         if let Err(detail) = workload.workload().validate() {
             let (name, detail) = detail.split_once(": ").unwrap_or(("name", &detail));

@@ -258,7 +258,7 @@ pub struct WorkloadConfig {
     /// Prefill and decode wait for each other.
     #[serde(default)]
     pub is_prefill_decode_strict: bool,
-    /// How far Seam's word binds.
+    /// How far Seam's word binds: enforce.
     #[serde(default)]
     pub mode: Mode,
     /// What to answer when nothing is admissible.

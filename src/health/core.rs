@@ -100,7 +100,9 @@ impl Core for HealthCore {
             Input::Configure(settings) => self.configure(settings, out),
             Input::PathUp(spec) => self.path_up(spec, out),
             Input::PathGone(path) => {
-                self.paths.remove(&path);
+                if self.paths.remove(&path).is_some() {
+                    out.push(Output::Gone(path));
+                }
             }
             Input::Sample(sample) => self.sample(sample, out),
             Input::Tick => {}
@@ -218,7 +220,9 @@ mod tests {
         let path = "p0>d0/r0/quic";
         step(&mut core, Input::PathUp(spec(path)));
         step(&mut core, sample(path, 100.0));
-        step(&mut core, Input::PathGone(path.parse().unwrap()));
+        let gone = || Input::PathGone(path.parse().unwrap());
+        assert_eq!(step(&mut core, gone()), [Output::Gone(path.parse().unwrap())]);
+        assert_eq!(step(&mut core, gone()), []);
         step(&mut core, Input::PathUp(spec(path)));
         let out = step(&mut core, sample(path, 1.0));
         let [Output::Report(report)] = &out[..] else { panic!("{out:?}") };

@@ -163,11 +163,54 @@ fn an_expired_lease_is_free_at_once_unless_a_stream_still_writes() {
     desk.open(&open, "p0", 1).unwrap();
     desk.pass(1_000);
     desk.step(Input::Tick);
-    assert_eq!((desk.stage(&idle), desk.stage(&open)), (None, Some(Stage::Fenced)));
-    assert_eq!(desk.ledger.quote().active_sessions, 1);
-    assert!(matches!(desk.deliver(&open), Err(OpenRefusal::Stage { stage: Stage::Fenced, .. })));
+    assert_eq!((desk.stage(&idle), desk.stage(&open)), (None, Some(Stage::Granted)));
     desk.step(Input::Quiet { lease: open.id.clone() });
-    assert_eq!(desk.stage(&open), None);
+    desk.step(Input::Tick);
+    assert_eq!(desk.stage(&open), None, "overdue as soon as nothing writes into it");
+}
+
+#[test]
+fn no_time_limit_ends_the_fence_of_a_lease_that_a_stream_still_writes_into() {
+    let mut desk = Desk::new(settings());
+    let lease = desk.grant(1);
+    desk.open(&lease, "p0", 1).unwrap();
+    assert_eq!(desk.call("p0", LeaseCall::GiveUp(lease.id.clone())), LeaseCallReply::Changed(true));
+    desk.pass(1_000_000);
+    desk.step(Input::Tick);
+    assert_eq!(desk.stage(&lease), Some(Stage::Fenced));
+    assert_eq!(desk.ledger.quote().active_sessions, 1);
+    assert!(matches!(desk.deliver(&lease), Err(OpenRefusal::Stage { stage: Stage::Fenced, .. })));
+    desk.step(Input::Quiet { lease: lease.id.clone() });
+    assert_eq!(desk.stage(&lease), None);
+}
+
+#[test]
+fn a_holder_that_gives_up_voids_what_was_granted_but_not_what_was_delivered() {
+    let mut desk = Desk::new(settings());
+    let granted = desk.grant(1);
+    let delivered = desk.grant(1);
+    desk.open(&delivered, "p0", 1).unwrap();
+    desk.deliver(&delivered).unwrap();
+    assert_eq!(desk.call("p1", LeaseCall::GiveUp(granted.id.clone())), LeaseCallReply::Changed(false));
+    assert_eq!(desk.call("p0", LeaseCall::GiveUp(granted.id.clone())), LeaseCallReply::Changed(true));
+    assert_eq!(desk.call("p0", LeaseCall::GiveUp(delivered.id.clone())), LeaseCallReply::Changed(false));
+    assert_eq!((desk.stage(&granted), desk.stage(&delivered)), (None, Some(Stage::Delivered)));
+}
+
+#[test]
+fn a_reading_of_the_future_absorbs_nothing_and_shuts_nothing_out() {
+    let mut desk = Desk::new(settings());
+    let early = EngineWord { as_of_ms: Some(desk.now.wall_ms + 60_000), ..EngineWord::default() };
+    assert!(desk.engine(early));
+    let lease = desk.grant(1);
+    desk.deliver(&lease).unwrap();
+    let ahead = EngineWord { as_of_ms: Some(desk.now.wall_ms + 60_000), ..EngineWord::default() };
+    assert!(desk.engine(ahead));
+    assert_eq!(desk.ledger.quote().active_sessions, 1, "not delivered before now");
+    desk.pass(10);
+    let right = EngineWord { active_sessions: 1, as_of_ms: Some(desk.now.wall_ms), ..EngineWord::default() };
+    assert!(desk.engine(right));
+    assert_eq!(desk.ledger.quote().active_sessions, 1);
 }
 
 #[test]
@@ -302,6 +345,8 @@ enum Op {
     Deliver(usize),
     Quiet(usize),
     Release(usize),
+    GiveUp(usize),
+    Renew(usize),
     EngineRelease(usize),
     Engine(bool),
     Down,
@@ -315,6 +360,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         3 => (0usize..8).prop_map(Op::Deliver),
         2 => (0usize..8).prop_map(Op::Quiet),
         2 => (0usize..8).prop_map(Op::Release),
+        2 => (0usize..8).prop_map(Op::GiveUp),
+        1 => (0usize..8).prop_map(Op::Renew),
         2 => (0usize..8).prop_map(Op::EngineRelease),
         1 => any::<bool>().prop_map(Op::Engine),
         1 => Just(Op::Down),
@@ -328,6 +375,7 @@ proptest! {
     fn nothing_is_handed_out_twice_whatever_happens(ops in ops(), gated: bool) {
         let mut desk = Desk::new(Settings { writes_are_gated: gated, max_sessions: 4, ..settings() });
         let mut known: Vec<Lease> = Vec::new();
+        let mut writing: std::collections::BTreeSet<LeaseId> = std::collections::BTreeSet::new();
         for op in ops {
             let pick = |index: usize| known.get(index % known.len().max(1)).cloned();
             match op {
@@ -338,10 +386,22 @@ proptest! {
                         known.push(lease);
                     }
                 }
-                Op::Open(index) => if let Some(lease) = pick(index) { let _ = desk.open(&lease, "p0", 1); },
-                Op::Deliver(index) => if let Some(lease) = pick(index) { let _ = desk.deliver(&lease); },
-                Op::Quiet(index) => if let Some(lease) = pick(index) { desk.step(Input::Quiet { lease: lease.id }); },
+                Op::Open(index) => if let Some(lease) = pick(index) && desk.open(&lease, "p0", 1).is_ok() {
+                    writing.insert(lease.id);
+                },
+                Op::Deliver(index) => if let Some(lease) = pick(index) && writing.contains(&lease.id) && desk.deliver(&lease).is_ok() {
+                    // All its bytes are there: the stream writes no more.
+                    writing.remove(&lease.id);
+                },
+                Op::Quiet(index) => if let Some(lease) = pick(index) {
+                    writing.remove(&lease.id);
+                    desk.step(Input::Quiet { lease: lease.id });
+                },
                 Op::Release(index) => if let Some(lease) = pick(index) { desk.call("p0", LeaseCall::Release(lease.id)); },
+                Op::GiveUp(index) => if let Some(lease) = pick(index) { desk.call("p0", LeaseCall::GiveUp(lease.id)); },
+                Op::Renew(index) => if let Some(lease) = pick(index) {
+                    desk.call("p0", LeaseCall::Renew { lease: lease.id, ttl_ms: 700 });
+                },
                 Op::EngineRelease(index) => if let Some(lease) = pick(index) { desk.release(&lease); },
                 Op::Engine(named) => {
                     // An honest engine: its number is exactly the leases that it names or that were delivered before.
@@ -362,6 +422,9 @@ proptest! {
             let mut extents: Vec<Extent> = held.iter().flat_map(|h| h.lease.extents.clone()).collect();
             extents.sort_unstable();
             prop_assert!(extents.windows(2).all(|pair| pair[0].end().unwrap() <= pair[1].offset));
+            for lease in &writing {
+                prop_assert!(held.iter().any(|h| h.lease.id == *lease), "{} is free while a stream writes into it", lease);
+            }
             prop_assert!(held.len() <= 4, "{} sessions of 4", held.len());
             let inbound: u64 = held.iter().filter(|h| h.stage == Stage::Granted).map(|h| h.lease.kv_bytes).sum();
             prop_assert_eq!(inbound, desk.ledger.inbound_bytes);
@@ -387,6 +450,8 @@ proptest! {
                 Op::Open(_) => Input::Open { key: 2, lease, sender: name("p0"), bytes: 1 },
                 Op::Deliver(_) => Input::Delivered { key: 3, lease, bytes: 1, hash: [0; 32] },
                 Op::Quiet(_) => Input::Quiet { lease },
+                Op::GiveUp(_) => Input::Call { key: 5, from: name("p0"), call: LeaseCall::GiveUp(lease) },
+                Op::Renew(_) => Input::Call { key: 6, from: name("p0"), call: LeaseCall::Renew { lease, ttl_ms: 700 } },
                 Op::Release(_) | Op::EngineRelease(_) => Input::EngineRelease { key: 4, lease },
                 Op::Engine(on) => Input::Drain(on),
                 Op::Down => Input::HolderDown { node: name("p0"), generation: 3 },

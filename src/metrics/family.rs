@@ -60,8 +60,6 @@ coded!(
     LeaseResult {
         /// One was granted and kept.
         Granted = "granted",
-        /// One was granted and handed back for a better one.
-        HandedBack = "handed_back",
         /// No session free.
         Sessions = "sessions",
         /// Not enough KV bytes free.

@@ -148,6 +148,9 @@ pub enum LeaseCall {
         /// How much longer, counted from now.
         ttl_ms: u64,
     },
+    /// The holder has given it up, and does not know whether its bytes have landed: void unless
+    /// they have been delivered, for then the session is the decode engine's.
+    GiveUp(LeaseId),
 }
 
 /// The answer to a [`LeaseCall`].

@@ -52,8 +52,10 @@ pub struct Policy {
     pub(super) generation: Generation,
     pub(super) own: Own,
     pub(super) settings: Settings,
-    /// Counts the inputs; names decisions.
+    /// Counts the inputs.
     pub(super) turn: u64,
+    /// The number of the last decision.
+    pub(super) decided: u64,
     pub(super) view: View,
     pub(super) routes: Routes,
 }
@@ -119,7 +121,7 @@ impl Policy {
     #[must_use]
     pub fn new(generation: Generation, own: Own, settings: Settings) -> Self {
         let view = View::new(own.clone(), settings.max_paths);
-        Self { generation, own, settings, turn: 0, view, routes: Routes::default() }
+        Self { generation, own, settings, turn: 0, decided: 0, view, routes: Routes::default() }
     }
 
     /// What is known of paths and hosts.

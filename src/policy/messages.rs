@@ -118,7 +118,7 @@ pub enum Input {
 /// What the policy answers and wants done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Output {
-    /// A decision was made; one for every attempt, dry runs included.
+    /// A decision was made; one for every attempt. A dry run is answered, and is no decision.
     Decided(Arc<DecisionRecord>),
     /// To [`Input::Route`].
     Answer {
@@ -136,8 +136,10 @@ pub enum Output {
         /// How long to wait, in milliseconds.
         timeout_ms: u64,
     },
-    /// Tell a decode host that a lease is needed no longer.
+    /// Tell a decode host that a lease is needed no longer, whatever has become of it.
     GiveBack(LeaseId),
+    /// Tell a decode host that this node has given a lease up, unless its bytes have landed.
+    GiveUp(LeaseId),
     /// To [`Input::TransferStart`] and [`Input::TransferFailed`].
     Plan {
         /// The question's key.
@@ -145,9 +147,11 @@ pub enum Output {
         /// What to try, or why nothing may be tried.
         result: Result<Plan, TransferProblem>,
     },
-    /// Stop the transfer that writes into this lease.
+    /// Stop an attempt of a transfer.
     Stop {
-        /// The lease.
+        /// The transfer: the lease that it was started with.
+        transfer: LeaseId,
+        /// The lease that the attempt writes into.
         lease: LeaseId,
         /// Whether the request is cancelled; otherwise the attempt has failed.
         cancelled: bool,
@@ -256,4 +260,7 @@ pub enum TransferProblem {
     /// Nothing is left to try.
     #[error("{0}")]
     Exhausted(String),
+    /// The request was cancelled meanwhile.
+    #[error("the request was cancelled")]
+    Cancelled,
 }

@@ -12,6 +12,9 @@ use crate::api::RouteRequest;
 use crate::core::Mono;
 use crate::model::{DecisionId, Lease, LeaseId, NodeName, PathSpec, RequestId, Workload};
 
+/// Candidates in all remembered answers, as far as closed requests are concerned: some 100 MB.
+const MAX_CANDIDATES: usize = 262_144;
+
 /// One request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
@@ -102,6 +105,8 @@ pub(super) struct Requests {
     open: BTreeSet<(Mono, RequestId)>,
     /// When closed entries are forgotten.
     closed: BTreeSet<(Mono, RequestId)>,
+    /// Candidates in all answers: what the memory of the table grows with.
+    candidates: usize,
 }
 
 impl Requests {
@@ -119,6 +124,7 @@ impl Requests {
     /// Takes an entry out, to be put back in its next stage.
     pub(super) fn take(&mut self, id: &RequestId) -> Option<Entry> {
         let (entry, at) = self.entries.remove(id)?;
+        self.candidates -= entry.candidates();
         match &entry.stage {
             Stage::Closed(_) => self.closed.remove(&(at, id.clone())),
             Stage::Asking { ask, .. } => {
@@ -147,6 +153,7 @@ impl Requests {
         if let Some(newest) = entry.leases.last() {
             self.by_lease.entry(newest.clone()).or_insert_with(|| id.clone());
         }
+        self.candidates += entry.candidates();
         self.entries.insert(id.clone(), (entry, at));
     }
 
@@ -169,10 +176,10 @@ impl Requests {
     }
 
     /// Forgets closed entries whose time has come, and beyond those the oldest, until one more
-    /// fits below `limit`. False if none does.
+    /// fits below `limit` and the answers kept hold few enough candidates. False if none fits.
     pub(super) fn make_room(&mut self, now: Mono, limit: usize) -> bool {
         while let Some((at, id)) = self.closed.first()
-            && (*at <= now || self.entries.len() >= limit)
+            && (*at <= now || self.entries.len() >= limit || self.candidates > MAX_CANDIDATES)
         {
             let id = id.clone();
             if let Some(entry) = self.take(&id) {
@@ -187,5 +194,11 @@ impl Requests {
     /// Every entry that is not closed, and when it is due.
     pub(super) fn open(&self) -> impl Iterator<Item = (&RequestId, &Entry, Mono)> {
         self.open.iter().filter_map(|(_, id)| self.entries.get_key_value(id)).map(|(id, (entry, at))| (id, entry, *at))
+    }
+}
+
+impl Entry {
+    fn candidates(&self) -> usize {
+        self.answer.as_ref().map_or(0, |answer| answer.candidates.len())
     }
 }

@@ -17,8 +17,8 @@ use super::{Output, Plan, Policy, RouteProblem, TransferProblem};
 use crate::api::RouteRequest;
 use crate::core::{Mono, Now};
 use crate::model::{
-    DecisionId, Generation, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, Mover, NodeName, PathId, Reason,
-    RequestId,
+    DecisionId, Generation, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, Mover, NodeName, PathId, PathSpec,
+    Quote, Reason, RequestId,
 };
 
 /// The longest transfer budget that a request may ask for, in milliseconds.
@@ -116,8 +116,8 @@ impl Policy {
         {
             return Err(RouteProblem::TransferBudget { found, limit: MAX_BUDGET_MS });
         }
-        let foreign = request.source.as_ref().filter(|source| **source != self.own.node);
-        if let Some(found) = foreign
+        let foreign = request.source.clone().filter(|source| *source != self.own.node);
+        if let Some(found) = foreign.as_ref()
             && !request.dry_run
         {
             return Err(RouteProblem::ForeignSource { found: found.clone() });
@@ -136,10 +136,15 @@ impl Policy {
             request,
         };
         if entry.request.dry_run {
-            let (record, _) = self.decide(now, &id, &entry)?;
-            let record = Arc::new(record);
-            out.push(Output::Decided(record.clone()));
-            out.push(Output::Answer { key, result: Ok(record) });
+            let candidates = match &foreign {
+                None => self.view.candidates(now, Demand::of(&entry.request)),
+                Some(source) => self
+                    .view
+                    .candidates_of(now, source, Demand::of(&entry.request))
+                    .ok_or_else(|| RouteProblem::UnknownSource { found: source.clone() })?,
+            };
+            let (record, _) = self.decide(now, &id, &entry, candidates);
+            out.push(Output::Answer { key, result: Ok(Arc::new(record)) });
             return Ok(());
         }
         if !self.routes.requests.make_room(now.mono, self.settings.max_requests) {
@@ -149,25 +154,16 @@ impl Policy {
         Ok(())
     }
 
-    /// One decision on what is known now.
+    /// One decision on `candidates`, and the path that it chose.
     fn decide(
-        &self,
+        &mut self,
         now: Now,
         id: &RequestId,
         entry: &Entry,
-    ) -> Result<(DecisionRecord, Option<PathId>), RouteProblem> {
-        let demand = Demand {
-            kv_bytes: entry.request.kv_bytes,
-            model: entry.request.model.as_ref(),
-            exclude: &entry.request.exclude,
-        };
-        let mut candidates = match entry.request.source.as_ref().filter(|source| **source != self.own.node) {
-            None => self.view.candidates(now, demand),
-            Some(source) => self
-                .view
-                .candidates_of(now, source, demand)
-                .ok_or_else(|| RouteProblem::UnknownSource { found: source.clone() })?,
-        };
+        mut candidates: Vec<Candidate>,
+    ) -> (DecisionRecord, Option<PathId>) {
+        // The input's number, or the next free one where one input leads to several decisions.
+        self.decided = self.turn.max(self.decided + 1);
         for candidate in &mut candidates {
             if let Some(bar) = entry.bars.iter().find(|bar| bar.meets(candidate)) {
                 candidate.barred = Some(bar.verdict);
@@ -179,7 +175,7 @@ impl Policy {
         let decision = decide(self.settings.profile, &self.settings.thresholds, &entry.workload, &candidates);
         let chosen = decision.choice.chosen.and_then(|at| candidates.get(at)).and_then(|c| c.target.path.clone());
         let context = Context {
-            id: DecisionId { node: self.own.node.clone(), generation: self.generation, input: self.turn },
+            id: DecisionId { node: self.own.node.clone(), generation: self.generation, input: self.decided },
             ts: Some(now.wall_ms),
             node: Some(self.own.node.clone()),
             request_id: Some(id.clone()),
@@ -200,13 +196,13 @@ impl Policy {
                 }
             }
         }
-        Ok((record, chosen))
+        (record, chosen)
     }
 
     /// Decides, and asks the chosen host for a lease; closes the request if there is none.
     fn decide_and_ask(&mut self, now: Now, id: RequestId, entry: Entry, waiters: Vec<Waiter>, out: &mut Vec<Output>) {
-        // A source other than this node never comes here, so a decision is always possible.
-        let Ok((record, chosen)) = self.decide(now, &id, &entry) else { return };
+        let candidates = self.view.candidates(now, Demand::of(&entry.request));
+        let (record, chosen) = self.decide(now, &id, &entry, candidates);
         match chosen {
             Some(path) => self.ask(now, id, entry, path, Box::new(record), waiters, out),
             None => self.settle(now, id, entry, record, waiters, out),
@@ -280,7 +276,7 @@ impl Policy {
         let Some((id, mut entry)) = known else {
             // Asked, and given up meanwhile.
             if let LeaseReply::Granted { lease, .. } = reply {
-                out.push(Output::GiveBack(lease.id));
+                out.push(Output::GiveUp(lease.id));
             }
             return;
         };
@@ -299,7 +295,7 @@ impl Policy {
                 if let Some(quote) = quote {
                     self.view.quoted(now, &node, quote);
                 }
-                entry.bars.push(Bar::refused(node, refusal, quote.as_ref()));
+                entry.bars.push(Bar::refused(node, refusal, quote.as_ref(), entry.request.kv_bytes));
                 self.decide_and_ask(now, id, entry, waiters, out);
             }
         }
@@ -319,7 +315,7 @@ impl Policy {
         let chosen = record.chosen.as_ref().and_then(|chosen| chosen.path.as_ref());
         let Some(path) = chosen.and_then(|path| self.view.spec(path)).cloned() else {
             // The host left the mesh between its grant and its answer.
-            out.push(Output::GiveBack(lease.id));
+            out.push(Output::GiveUp(lease.id));
             self.decide_and_ask(now, id, entry, waiters, out);
             return;
         };
@@ -336,27 +332,36 @@ impl Policy {
                 Waiter::Transfer(key) => transfer = Some(key),
             }
         }
-        let until = now.mono.plus_ms(lease.ttl_ms);
-        entry.stage = Stage::Leased { lease, path };
         match transfer {
-            Some(key) => self.start(now, key, id, entry, out),
-            None => self.routes.requests.put(&id, entry, until),
+            Some(key) => self.start(now, key, id, entry, lease, path, out),
+            None => {
+                let until = now.mono.plus_ms(lease.ttl_ms);
+                entry.stage = Stage::Leased { lease, path };
+                self.routes.requests.put(&id, entry, until);
+            }
         }
     }
 
     pub(super) fn transfer_start(&mut self, now: Now, key: u64, lease: &LeaseId, bytes: u64, out: &mut Vec<Output>) {
-        let checked = self.check_start(lease, bytes);
-        let taken = checked.and_then(|id| {
-            let entry = self.routes.requests.take(&id).ok_or_else(|| TransferProblem::Unknown(lease.clone()))?;
-            Ok((id, entry))
-        });
-        match taken {
-            Ok((id, mut entry)) => {
+        let id = match self.check_start(lease, bytes) {
+            Ok(id) => id,
+            Err(problem) => {
+                out.push(Output::Plan { key, result: Err(problem) });
+                return;
+            }
+        };
+        let Some(mut entry) = self.routes.requests.take(&id) else { return };
+        match std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Failed)) {
+            Stage::Leased { lease, path } => {
                 let budget_ms = entry.request.transfer_budget_ms.unwrap_or(self.settings.transfer_budget_ms);
                 entry.budget_until = Some(now.mono.plus_ms(budget_ms));
-                self.start(now, key, id, entry, out);
+                self.start(now, key, id, entry, lease, path, out);
             }
-            Err(problem) => out.push(Output::Plan { key, result: Err(problem) }),
+            // The check has seen to it that it is leased.
+            stage @ (Stage::Asking { .. } | Stage::Moving { .. } | Stage::Closed(_)) => {
+                entry.stage = stage;
+                self.routes.requests.put(&id, entry, now.mono);
+            }
         }
     }
 
@@ -384,28 +389,34 @@ impl Policy {
         }
     }
 
-    /// Starts an attempt with the lease that the entry holds.
-    fn start(&mut self, now: Now, key: u64, id: RequestId, mut entry: Entry, out: &mut Vec<Output>) {
-        let (Stage::Leased { lease, path }, Some(until), Some(decision)) =
-            (&entry.stage, entry.budget_until, entry.last.clone())
-        else {
+    /// Starts an attempt with a lease that was just granted or held.
+    #[allow(clippy::too_many_arguments)]
+    fn start(
+        &mut self,
+        now: Now,
+        key: u64,
+        id: RequestId,
+        mut entry: Entry,
+        lease: Lease,
+        path: PathSpec,
+        out: &mut Vec<Output>,
+    ) {
+        let until = entry.budget_until.unwrap_or(now.mono);
+        let left_ms = until.ms_since(now.mono);
+        let decision = entry.last.clone();
+        let (Some(decision), 1..) = (decision, left_ms) else {
+            // What is left is no time to move anything in: it would only make the path look slow.
+            out.push(Output::GiveUp(lease.id));
+            let problem = TransferProblem::Exhausted("the transfer budget is spent".to_owned());
+            out.push(Output::Plan { key, result: Err(problem) });
+            self.close(now, &id, entry, Ended::Failed);
             return;
         };
-        let left_ms = until.ms_since(now.mono).max(1);
         // An attempt that is not the last leaves half of the budget to those after it.
         let last = entry.attempt >= self.settings.transfer_attempts;
         let deadline_ms = if last { left_ms } else { left_ms.div_ceil(2) };
-        let (lease, path) = (lease.clone(), path.clone());
-        out.push(Output::Plan {
-            key,
-            result: Ok(Plan {
-                request_id: id.clone(),
-                decision,
-                lease: lease.clone(),
-                path: path.clone(),
-                deadline_ms,
-            }),
-        });
+        let plan = Plan { request_id: id.clone(), decision, lease: lease.clone(), path: path.clone(), deadline_ms };
+        out.push(Output::Plan { key, result: Ok(plan) });
         entry.stage = Stage::Moving { lease, path, stopping: false };
         self.routes.requests.put(&id, entry, until.plus_ms(REPORT_GRACE_MS));
     }
@@ -422,8 +433,9 @@ impl Policy {
             out.push(Output::Plan { key, result: Err(TransferProblem::Unknown(lease.clone())) });
             return;
         };
-        out.push(Output::GiveBack(lease.clone()));
-        entry.bars.push(Bar::failed(path, entry.attempt, detail));
+        // Its bytes may have landed after all, and only the answer was lost.
+        out.push(Output::GiveUp(lease.clone()));
+        entry.bars.push(Bar::failed(path, entry.attempt, self.settings.transfer_attempts, detail));
         let spent = entry.budget_until.is_none_or(|until| until <= now.mono);
         if entry.attempt >= self.settings.transfer_attempts || spent {
             let why = if spent { "the transfer budget is spent" } else { "no attempt is left" };
@@ -440,7 +452,7 @@ impl Policy {
     pub(super) fn transfer_ended(&mut self, now: Now, lease: &LeaseId, delivered: bool, out: &mut Vec<Output>) {
         if let Some((id, entry, _)) = self.take_moving(lease) {
             if !delivered {
-                out.push(Output::GiveBack(lease.clone()));
+                out.push(Output::GiveUp(lease.clone()));
             }
             self.close(now, &id, entry, if delivered { Ended::Delivered } else { Ended::Cancelled });
         }
@@ -477,7 +489,7 @@ impl Policy {
         match &entry.stage {
             Stage::Moving { stopping: true, .. } => false,
             Stage::Moving { lease, .. } => {
-                out.push(Output::Stop { lease: lease.id.clone(), cancelled: true });
+                out.push(entry.stop(lease, true));
                 self.routes.requests.amend(id, |entry| {
                     if let Stage::Moving { stopping, .. } = &mut entry.stage {
                         *stopping = true;
@@ -500,10 +512,7 @@ impl Policy {
                 for waiter in waiters {
                     out.push(match waiter {
                         Waiter::Route(key) => Output::Answer { key, result: Err(RouteProblem::Cancelled(id.clone())) },
-                        Waiter::Transfer(key) => Output::Plan {
-                            key,
-                            result: Err(TransferProblem::Exhausted("the request was cancelled".to_owned())),
-                        },
+                        Waiter::Transfer(key) => Output::Plan { key, result: Err(TransferProblem::Cancelled) },
                     });
                 }
             }
@@ -532,13 +541,13 @@ impl Policy {
             match std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Expired)) {
                 Stage::Asking { node, waiters, .. } => {
                     self.view.answered(&node);
-                    entry.bars.push(Bar::refused(node, LeaseRefusal::Unreachable, None));
+                    entry.bars.push(Bar::refused(node, LeaseRefusal::Unreachable, None, entry.request.kv_bytes));
                     self.decide_and_ask(now, id, entry, waiters, out);
                 }
                 Stage::Leased { .. } => self.close(now, &id, entry, Ended::Expired),
                 Stage::Moving { lease, .. } => {
-                    out.push(Output::Stop { lease: lease.id.clone(), cancelled: false });
-                    out.push(Output::GiveBack(lease.id));
+                    out.push(entry.stop(&lease, false));
+                    out.push(Output::GiveUp(lease.id));
                     self.close(now, &id, entry, Ended::Failed);
                 }
                 Stage::Closed(how) => self.close(now, &id, entry, how),
@@ -557,7 +566,7 @@ impl Policy {
                 Stage::Asking { ask, node: asked, .. } if asked == node => unanswered.push(*ask),
                 Stage::Leased { lease, .. } if granted_by(lease) => void.push(id.clone()),
                 Stage::Moving { lease, .. } if granted_by(lease) => {
-                    out.push(Output::Stop { lease: lease.id.clone(), cancelled: false });
+                    out.push(entry.stop(lease, false));
                 }
                 Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {}
             }
@@ -580,13 +589,20 @@ impl Policy {
     }
 }
 
+impl Entry {
+    fn stop(&self, lease: &Lease, cancelled: bool) -> Output {
+        let transfer = self.leases.first().unwrap_or(&lease.id).clone();
+        Output::Stop { transfer, lease: lease.id.clone(), cancelled }
+    }
+}
+
 impl Bar {
-    fn refused(node: NodeName, refusal: LeaseRefusal, quote: Option<&crate::model::Quote>) -> Self {
+    fn refused(node: NodeName, refusal: LeaseRefusal, quote: Option<&Quote>, kv_bytes: u64) -> Self {
         let (observed, limit) = match (refusal, quote) {
             (LeaseRefusal::Sessions, Some(quote)) => {
                 (Some(f64::from(quote.active_sessions)), Some(f64::from(quote.max_sessions)))
             }
-            (LeaseRefusal::KvBytes, Some(quote)) => (Some(quote.kv_bytes_free as f64), None),
+            (LeaseRefusal::KvBytes, Some(quote)) => (Some(quote.kv_bytes_free as f64), Some(kv_bytes as f64)),
             _ => (None, None),
         };
         let why = match refusal {
@@ -597,9 +613,9 @@ impl Bar {
         Self { node, path: None, verdict, why: why.into() }
     }
 
-    fn failed(path: PathId, attempt: u32, detail: &str) -> Self {
+    fn failed(path: PathId, attempt: u32, attempts: u32, detail: &str) -> Self {
         let why = format!("attempt {attempt} of this request failed here: {detail}");
-        let verdict = Verdict { code: Reason::RejectedPoolState, observed: None, limit: None };
+        let verdict = Verdict::compared(Reason::RejectedPoolState, f64::from(attempt), f64::from(attempts));
         Self { node: path.destination.clone(), path: Some(path), verdict, why: why.into() }
     }
 

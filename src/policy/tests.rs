@@ -187,6 +187,10 @@ fn gives_back(out: &[Output], lease: &LeaseId) -> bool {
     out.contains(&Output::GiveBack(lease.clone()))
 }
 
+fn gives_up(out: &[Output], lease: &LeaseId) -> bool {
+    out.contains(&Output::GiveUp(lease.clone()))
+}
+
 #[test]
 fn a_granted_lease_makes_the_decision_the_answer() {
     let mut desk = Desk::new();
@@ -252,7 +256,7 @@ fn a_silent_host_is_passed_over_and_its_late_grant_is_given_back() {
     let second = desk.step(Input::Tick);
     assert_ne!(ask_of(&first).unwrap().0, ask_of(&second).unwrap().0);
     let late = desk.grant(&first);
-    assert!(matches!(late.as_slice(), [Output::GiveBack(_)]), "{late:?}");
+    assert!(matches!(late.as_slice(), [Output::GiveUp(_)]), "{late:?}");
     assert!(answer(&desk.grant(&second), 1).is_ok());
 }
 
@@ -382,7 +386,7 @@ fn a_failed_attempt_goes_on_elsewhere_within_the_budget_and_the_records_are_link
     desk.step(Input::TransferStart { key: 2, lease: lease.clone(), bytes: 100 });
     desk.pass(1_500);
     let out = desk.step(Input::TransferFailed { key: 2, lease: lease.clone(), detail: "d0 is gone".into() });
-    assert!(gives_back(&out, &lease));
+    assert!(gives_up(&out, &lease), "and not back: its bytes may have landed");
     let (node, _) = ask_of(&out).unwrap();
     assert_ne!(node, lease.node);
     let out = desk.grant(&out);
@@ -407,6 +411,47 @@ fn a_spent_budget_ends_a_transfer() {
 }
 
 #[test]
+fn a_second_attempt_is_stopped_by_the_name_of_its_transfer() {
+    let mut desk = Desk::new();
+    let (_, first) = desk.leased("a");
+    desk.step(Input::TransferStart { key: 2, lease: first.clone(), bytes: 100 });
+    let out = desk.step(Input::TransferFailed { key: 2, lease: first.clone(), detail: "x".into() });
+    let second = plan(&desk.grant(&out)).unwrap().lease.id;
+    let out = desk.step(Input::Cancel { key: 7, request_id: RequestId::new("a").unwrap() });
+    assert!(out.contains(&Output::Stop { transfer: first, lease: second, cancelled: true }));
+}
+
+#[test]
+fn a_lease_that_comes_after_the_budget_is_given_up_and_tried_on_nothing() {
+    let mut desk = Desk::new();
+    let (_, first) = desk.leased("a");
+    desk.step(Input::TransferStart { key: 2, lease: first.clone(), bytes: 100 });
+    desk.pass(3_900);
+    let asked = desk.step(Input::TransferFailed { key: 2, lease: first, detail: "x".into() });
+    desk.pass(200);
+    let out = desk.grant(&asked);
+    assert!(plan(&out).unwrap_err().to_string().contains("budget is spent"));
+    assert!(out.iter().any(|o| matches!(o, Output::GiveUp(_))));
+}
+
+#[test]
+fn every_decision_has_a_number_of_its_own() {
+    let mut desk = Desk::with(settings(), &["d0"]);
+    desk.route(1, "a", request("batch"));
+    desk.route(2, "b", request("batch"));
+    desk.route(3, "c", request("batch"));
+    desk.pass(250);
+    let mut ids: Vec<u64> = desk
+        .step(Input::Tick)
+        .into_iter()
+        .filter_map(|o| if let Output::Decided(record) = o { Some(record.id.input) } else { None })
+        .collect();
+    assert_eq!(ids.len(), 3, "all three timed out in one turn");
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+}
+
+#[test]
 fn a_cancelled_request_frees_what_it_holds_and_stops_what_it_moves() {
     let mut desk = Desk::new();
     let cancel =
@@ -414,7 +459,7 @@ fn a_cancelled_request_frees_what_it_holds_and_stops_what_it_moves() {
     let asked = desk.route(1, "asking", request("batch"));
     let out = cancel(&mut desk, "asking");
     assert_eq!(answer(&out, 1), Err(RouteProblem::Cancelled(RequestId::new("asking").unwrap())));
-    assert!(matches!(desk.grant(&asked).as_slice(), [Output::GiveBack(_)]));
+    assert!(matches!(desk.grant(&asked).as_slice(), [Output::GiveUp(_)]));
 
     let (_, lease) = desk.leased("held");
     assert!(gives_back(&cancel(&mut desk, "held"), &lease));
@@ -423,8 +468,9 @@ fn a_cancelled_request_frees_what_it_holds_and_stops_what_it_moves() {
     let (_, lease) = desk.leased("moving");
     desk.step(Input::TransferStart { key: 2, lease: lease.clone(), bytes: 100 });
     let out = cancel(&mut desk, "moving");
-    assert!(out.contains(&Output::Stop { lease: lease.clone(), cancelled: true }));
-    assert!(gives_back(&desk.step(Input::TransferEnded { lease: lease.clone(), delivered: false }), &lease));
+    let stop = Output::Stop { transfer: lease.clone(), lease: lease.clone(), cancelled: true };
+    assert!(out.contains(&stop));
+    assert!(gives_up(&desk.step(Input::TransferEnded { lease: lease.clone(), delivered: false }), &lease));
 }
 
 #[test]
@@ -435,7 +481,7 @@ fn a_dead_host_voids_its_leases_and_fails_its_asks_and_transfers() {
     desk.step(Input::TransferStart { key: 2, lease: moving.clone(), bytes: 100 });
     desk.route(3, "asking", request("batch"));
     let out = desk.step(Input::PeerGone { node: name("d0"), generation: 1 });
-    assert!(out.contains(&Output::Stop { lease: moving, cancelled: false }));
+    assert!(out.contains(&Output::Stop { transfer: moving.clone(), lease: moving, cancelled: false }));
     assert_eq!(answer(&out, 3).unwrap().outcome, Outcome::NoAdmissiblePool);
     let out = desk.step(Input::TransferStart { key: 4, lease: held, bytes: 1 });
     assert!(plan(&out).unwrap_err().to_string().contains("is gone"));

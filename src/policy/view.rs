@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::decide::{Candidate, Target, Verdict};
+use crate::api::RouteRequest;
 use crate::core::Now;
 use crate::health::PathReport;
 use crate::model::{
@@ -37,6 +38,12 @@ pub(super) struct Demand<'a> {
     pub(super) kv_bytes: u64,
     pub(super) model: Option<&'a ModelName>,
     pub(super) exclude: &'a [NodeName],
+}
+
+impl<'a> Demand<'a> {
+    pub(super) fn of(request: &'a RouteRequest) -> Self {
+        Self { kv_bytes: request.kv_bytes, model: request.model.as_ref(), exclude: &request.exclude }
+    }
 }
 
 /// The merged table.

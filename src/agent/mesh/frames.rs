@@ -138,6 +138,7 @@ mod tests {
         golden(codec::encode(&LeaseCall::Release(lease_id())), &[&[1, 1, 6], b"d0.5.7"]);
         let renew = LeaseCall::Renew { lease: lease_id(), ttl_ms: 1 };
         golden(codec::encode(&renew), &[&[1, 2, 6], b"d0.5.7", &[1]]);
+        golden(codec::encode(&LeaseCall::GiveUp(lease_id())), &[&[1, 3, 6], b"d0.5.7"]);
 
         golden(codec::encode(&LeaseCallReply::Changed(true)), &[&[1, 1, 1]]);
         let refused = LeaseReply::Refused { refusal: LeaseRefusal::KvBytes, quote: None };

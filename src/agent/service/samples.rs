@@ -71,7 +71,7 @@ impl Agency {
             }
         })?;
         let health = self.links.health.get().ok_or("the agent is shutting down")?;
-        health.tell(health::Input::Sample(sample)).map_err(|full| {
+        health.offer(health::Input::Sample(sample)).map_err(|full| {
             self.links.metrics.dropped("health");
             format!("{} samples are waiting already", full.limit)
         })

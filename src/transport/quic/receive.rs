@@ -103,8 +103,16 @@ async fn write(
         Ok(extents) => extents,
         Err(words) => return Some(Reply::refused(&words)),
     };
-    // From here on every way leads to `quiet`: nothing below returns early.
-    let reply = match timeout(limit, land(arena, incoming, &extents, bytes)).await {
+    // From here on every way leads to `quiet`.
+    let landed = tokio::select! {
+        biased;
+        () = landing.voided(lease) => {
+            landing.quiet(lease).await;
+            return Some(Reply::refused("the lease was voided while its bytes came"));
+        }
+        landed = timeout(limit, land(arena, incoming, &extents, bytes)) => landed,
+    };
+    let reply = match landed {
         Ok(Ok(hashes)) if hashes.sent == hashes.found => match landing.delivered(lease, bytes, hashes.found).await {
             Ok(()) => {
                 count(&counters.landed);
