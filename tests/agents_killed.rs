@@ -48,7 +48,7 @@ impl Drop for Process {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transfer_whose_host_is_killed_fails_over_within_its_budget_and_both_attempts_are_recorded() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     // A budget that a busy machine can keep: half of it is for the first attempt.
     let more = "[transfer]\nbudget = \"40s\"\n";
     let p0 = world.prefill("p0", Terms { arena_bytes: ARENA, more, ..Terms::default() }).await;

@@ -12,12 +12,17 @@ use seam::config::Config;
 use seam::model::{Extent, LeaseId, PathState};
 use seam::policy::record::DecisionRecord;
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 /// How long anything that must come may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Agents measure time: two worlds at once would disturb each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
 pub(crate) struct World {
+    _alone: MutexGuard<'static, ()>,
     dir: TempDir,
     seed: Option<SocketAddr>,
 }
@@ -34,18 +39,21 @@ pub(crate) struct Host {
 pub(crate) struct Terms<'a> {
     pub(crate) sessions: u32,
     pub(crate) arena_bytes: u64,
+    /// How often paths are probed.
+    pub(crate) probe: &'a str,
     pub(crate) more: &'a str,
 }
 
 impl Default for Terms<'_> {
     fn default() -> Self {
-        Self { sessions: 4, arena_bytes: 4 << 20, more: "" }
+        Self { sessions: 4, arena_bytes: 4 << 20, probe: "50ms", more: "" }
     }
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
-        Self { dir: TempDir::new().unwrap(), seed: None }
+    /// A world of its own, alone on this machine as far as this process can see to it.
+    pub(crate) async fn new() -> Self {
+        Self { _alone: ONE_AT_A_TIME.lock().await, dir: TempDir::new().unwrap(), seed: None }
     }
 
     pub(crate) async fn prefill(&mut self, name: &str, terms: Terms<'_>) -> Host {
@@ -87,7 +95,7 @@ impl World {
             bind = "127.0.0.1:0"
             bandwidth_gbps = 8
             [probe]
-            interval = "50ms"
+            interval = "{probe}"
             [arena]
             path = "{arena}"
             size = "{size}B"
@@ -98,6 +106,7 @@ impl World {
             ca = dir.join("ca").display(),
             arena = arena.display(),
             size = terms.arena_bytes,
+            probe = terms.probe,
             more = terms.more,
         );
         (text, arena)
