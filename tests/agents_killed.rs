@@ -1,4 +1,5 @@
 //! A decode agent that is killed in the middle of a transfer: processes, signals, loopback.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "agents/world.rs"]
 #[allow(dead_code, reason = "each test file uses its own part of the world")]
