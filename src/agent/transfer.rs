@@ -426,4 +426,24 @@ mod tests {
         assert!(error(&[(u64::MAX, 2)]).contains("block 0"));
         assert!(error(&[(10, 5), (0, 11)]).contains("blocks 1 and 0 overlap at offset 10"));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_that_came_before_its_attempt_is_heard_and_one_for_another_attempt_is_not() {
+        let lease = |number: u64| LeaseId { node: "d0".parse().unwrap(), generation: 1, number };
+        let (control, mut stop) = watch::channel(None);
+        control.send_replace(Some((lease(2), true)));
+        assert!(stopped(&mut stop, &lease(2)).await);
+        let other = lease(3);
+        assert!(tokio::time::timeout(Duration::from_secs(1), stopped(&mut stop, &other)).await.is_err());
+        control.send_replace(Some((lease(3), false)));
+        assert!(!stopped(&mut stop, &lease(3)).await, "failed, not cancelled");
+    }
+
+    #[test]
+    fn a_deadline_that_no_path_could_keep_is_no_sample() {
+        // 8 Gb/s is a megabyte a millisecond.
+        assert!(!is_fair(Duration::from_millis(1), 1, 8.0));
+        assert!(!is_fair(Duration::from_millis(250), 100_000_000, 8.0));
+        assert!(is_fair(Duration::from_millis(300), 100_000_000, 8.0));
+    }
 }
