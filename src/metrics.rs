@@ -18,12 +18,12 @@ use metrics::{Counter, Histogram, Key, Label, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 use crate::health::Discard;
-use crate::model::{BackendKind, Outcome, PathId, PathState, PoolName, Reason, WorkloadName};
+use crate::model::{BackendKind, LeaseRefusal, Outcome, PathId, PathState, PoolName, Reason, WorkloadName};
 use family::{Durations, Family, Grid};
 use gauges::Gauges;
 
 pub use definitions::{DEFINITIONS, Definition, Kind};
-pub use family::{Direction, LeaseResult, MoveResult, ProbeResult};
+pub use family::{Direction, MoveResult, ProbeResult};
 pub use gauges::PathSeries;
 
 /// Classes with series of their own at most; decisions of further ones count as `other`.
@@ -44,7 +44,7 @@ pub struct Metrics {
     transitions: Grid<PathState, PathState>,
     decision_seconds: Histogram,
     route_seconds: Histogram,
-    lease_requests: Family<LeaseResult>,
+    lease_requests: Family<Option<LeaseRefusal>>,
     transfers: Grid<BackendKind, MoveResult>,
     transfer_bytes: Grid<BackendKind, Direction>,
     transfer_seconds: Durations,
@@ -141,8 +141,8 @@ impl Metrics {
     }
 
     /// A lease was asked for, with this result.
-    pub fn lease_requested(&self, result: LeaseResult) {
-        self.lease_requests.of(result).increment(1);
+    pub fn lease_requested(&self, refusal: Option<LeaseRefusal>) {
+        self.lease_requests.of(refusal).increment(1);
     }
 
     /// An attempt to move bytes ended.

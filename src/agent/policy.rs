@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::links::Links;
 use super::owner::Effects;
 use crate::core::Now;
-use crate::metrics::LeaseResult;
 use crate::model::{LeaseAsk, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, NodeName};
 use crate::policy::record::DecisionRecord;
 use crate::policy::{Input, Output, Plan, Policy, RouteProblem, TransferProblem};
@@ -100,8 +99,8 @@ async fn ask_lease(links: Arc<Links>, node: NodeName, ask: LeaseAsk, timeout: Du
         }
     };
     links.metrics.lease_requested(match &reply {
-        LeaseReply::Granted { .. } => LeaseResult::Granted,
-        LeaseReply::Refused { refusal, .. } => LeaseResult::from(*refusal),
+        LeaseReply::Granted { .. } => None,
+        LeaseReply::Refused { refusal, .. } => Some(*refusal),
     });
     links.tell_policy(Input::LeaseAnswer { ask: number, reply });
 }

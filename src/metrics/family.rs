@@ -55,48 +55,6 @@ coded!(
     }
 );
 
-coded!(
-    /// How asking for a lease ended.
-    LeaseResult {
-        /// One was granted and kept.
-        Granted = "granted",
-        /// No session free.
-        Sessions = "sessions",
-        /// Not enough KV bytes free.
-        KvBytes = "kv_bytes",
-        /// More bytes than the arena has, or none.
-        Size = "size",
-        /// The host is draining.
-        Draining = "draining",
-        /// Another model.
-        Model = "model",
-        /// The asker is not who it says.
-        NotHolder = "not_holder",
-        /// The host is no decode host.
-        NotDecode = "not_decode",
-        /// Too many leases or asks.
-        Overloaded = "overloaded",
-        /// No answer.
-        Unreachable = "unreachable",
-    }
-);
-
-impl From<LeaseRefusal> for LeaseResult {
-    fn from(refusal: LeaseRefusal) -> Self {
-        match refusal {
-            LeaseRefusal::Sessions => Self::Sessions,
-            LeaseRefusal::KvBytes => Self::KvBytes,
-            LeaseRefusal::Size => Self::Size,
-            LeaseRefusal::Draining => Self::Draining,
-            LeaseRefusal::Model => Self::Model,
-            LeaseRefusal::NotHolder => Self::NotHolder,
-            LeaseRefusal::NotDecode => Self::NotDecode,
-            LeaseRefusal::Overloaded => Self::Overloaded,
-            LeaseRefusal::Unreachable => Self::Unreachable,
-        }
-    }
-}
-
 /// An enum that labels series.
 pub(super) trait Choice: Copy + 'static {
     /// How many values it has.
@@ -120,7 +78,18 @@ macro_rules! choice {
         }
     )+};
 }
-choice!(BackendKind, Direction, Discard, LeaseResult, MoveResult, Outcome, PathState, ProbeResult, Reason);
+choice!(BackendKind, Direction, Discard, LeaseRefusal, MoveResult, Outcome, PathState, ProbeResult, Reason);
+
+/// How asking for a lease ended: granted, or why not.
+impl Choice for Option<LeaseRefusal> {
+    const COUNT: usize = 1 + LeaseRefusal::COUNT;
+    fn index(self) -> usize {
+        self.map_or(0, |refusal| 1 + refusal.index())
+    }
+    fn word(self) -> &'static str {
+        self.map_or("granted", Choice::word)
+    }
+}
 
 /// Counters of one name, by one enum.
 pub(super) struct Family<A> {
