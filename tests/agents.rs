@@ -271,7 +271,7 @@ async fn what_a_node_knows_it_shows() {
     let none: Vec<DecisionRecord> = p0.client.get("/v1/decisions?class=release").await.unwrap();
     assert!(none.is_empty());
     let all: Vec<DecisionRecord> = p0.client.get("/v1/decisions?outcome=admitted&limit=5").await.unwrap();
-    assert_eq!(all, [first.clone()]);
+    assert_eq!(all, std::slice::from_ref(&first));
     let members = p0.members().await;
     let roles: BTreeMap<&str, &str> = members.iter().map(|m| (m.node.as_str(), m.state.as_str())).collect();
     assert_eq!(roles, BTreeMap::from([("d0", "alive"), ("p0", "alive")]));
