@@ -98,11 +98,12 @@ impl Store {
     pub(crate) fn keep(&self, record: Arc<DecisionRecord>) {
         self.tell(&Event::Decision { record: &record });
         let mut records = self.records();
-        if records.newest_last.len() == MAX_RECORDS {
-            records.newest_last.pop_front();
-        }
+        let oldest = if records.newest_last.len() == MAX_RECORDS { records.newest_last.pop_front() } else { None };
         records.newest_last.push_back(record);
         records.total += 1;
+        // Readers need not wait while it is freed.
+        drop(records);
+        drop(oldest);
     }
 
     /// Tells every reader of the stream.
