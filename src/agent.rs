@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use ractor::ActorRef;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::arena::{Arena, ArenaError};
@@ -128,6 +128,7 @@ pub struct Agent {
     api: ApiServer,
     supervisor: ActorRef<supervisor::Message>,
     tasks: JoinSet<()>,
+    watch_mesh: AbortHandle,
 }
 
 impl Agent {
@@ -175,6 +176,8 @@ impl Agent {
         };
         keep(&supervisor, "probe", probe::starter(links.clone(), prober, paths.clone()))?;
         tasks.spawn(gauges::keep(links.clone(), node.clone()));
+        let watched = links.clone();
+        let watch_mesh = tasks.spawn(async move { supervisor::mesh_must_live(&watched).await });
         if let Some(mesh) = links.mesh.get() {
             mesh.publish_node(own_record);
         }
@@ -192,7 +195,7 @@ impl Agent {
         });
         let api = api::serve(&config.api, service.clone(), metrics, Limits::default()).await?;
         tracing::info!(%node, generation, api = %api.address(), config = %config.hash(), "started");
-        Ok(Self { node, links, service, api, supervisor, tasks })
+        Ok(Self { node, links, service, api, supervisor, tasks, watch_mesh })
     }
 
     /// Its name.
@@ -232,6 +235,7 @@ impl Agent {
         if let Some(rails) = self.links.rails.get() {
             rails.close().await;
         }
+        self.watch_mesh.abort();
         if let Some(mesh) = self.links.mesh.get() {
             mesh.leave().await;
         }
@@ -288,15 +292,13 @@ fn start_rails(
     arena: &Arc<Arena>,
     links: &Arc<Links>,
 ) -> Result<Rails, StartError> {
-    let landing = Arc::new(LedgerLanding(links.clone()));
     let mut rails = BTreeMap::new();
     for rail in &config.rails {
         let name = rail.name.as_str().to_owned();
+        let landing = Arc::new(LedgerLanding { links: links.clone(), backend: rail.backend });
         let quic = match rail.backend {
-            BackendKind::Quic | BackendKind::Mock => {
-                QuicRail::start(rail.bind, identity, arena.clone(), landing.clone())
-                    .map_err(|source| StartError::Rail { rail: name, source })?
-            }
+            BackendKind::Quic | BackendKind::Mock => QuicRail::start(rail.bind, identity, arena.clone(), landing)
+                .map_err(|source| StartError::Rail { rail: name, source })?,
             backend @ (BackendKind::Nixl | BackendKind::Verbs | BackendKind::Ucx) => {
                 return Err(StartError::Backend { rail: name, backend });
             }

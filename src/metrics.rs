@@ -53,6 +53,7 @@ pub struct Metrics {
     discarded: Family<Discard>,
     gossip_bytes: RwLock<BTreeMap<(Direction, &'static str), Counter>>,
     dropped: RwLock<BTreeMap<&'static str, Counter>>,
+    disbelieved: RwLock<BTreeMap<&'static str, Counter>>,
     omitted: Counter,
 }
 
@@ -105,6 +106,7 @@ impl Metrics {
             discarded: Family::new(&registry, "seam_samples_discarded_total", Vec::new(), "reason"),
             gossip_bytes: RwLock::default(),
             dropped: RwLock::default(),
+            disbelieved: RwLock::default(),
             omitted: counter("seam_path_series_omitted_total"),
             registry,
         }
@@ -175,8 +177,19 @@ impl Metrics {
 
     /// A bounded queue or buffer refused something.
     pub fn dropped(&self, queue: &'static str) {
+        self.dropped_many(queue, 1);
+    }
+
+    /// A bounded queue or buffer refused `count` things.
+    pub fn dropped_many(&self, queue: &'static str, count: u64) {
         let labels = || vec![Label::new("queue", queue)];
-        self.worded(&self.dropped, queue, "seam_queue_dropped_total", labels).increment(1);
+        self.worded(&self.dropped, queue, "seam_queue_dropped_total", labels).increment(count);
+    }
+
+    /// The mesh did not believe `count` things, for one reason.
+    pub fn disbelieved(&self, reason: &'static str, count: u64) {
+        let labels = || vec![Label::new("reason", reason)];
+        self.worded(&self.disbelieved, reason, "seam_mesh_refused_total", labels).increment(count);
     }
 
     /// The newest values of one path. Beyond `max_paths` paths it is counted instead.

@@ -63,6 +63,7 @@ fn full_record() -> DecisionRecord {
     record.candidates[0].predicted_ms = Some(12.5);
     record.candidates[0].blame = Some(Blame::Between);
     record.candidates[0].capacity.age_ms = Some(40);
+    record.candidates[1].detail = Some("attempt 1 of this request failed here".into());
     record
 }
 

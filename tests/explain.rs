@@ -78,6 +78,7 @@ fn a_later_attempt_names_the_earlier_one_and_its_lease() {
     let barred = record.candidates.last_mut().unwrap();
     barred.admissible = false;
     barred.code = Reason::RejectedLeaseRefused;
+    barred.detail = Some("silent refused the lease: sessions".into());
     (barred.observed, barred.limit, barred.skipped_reason) = (None, None, None);
     insta::assert_snapshot!(explain(&record));
 }

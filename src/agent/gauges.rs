@@ -1,5 +1,7 @@
 //! What changes without an event: read off once a second and set as gauges.
 
+mod mesh;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +18,12 @@ const UPKEEP_INTERVALS: u32 = 5;
 pub(crate) async fn keep(links: Arc<Links>, node: NodeName) {
     let mut interval = tokio::time::interval(INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut counted = mesh::Counted::default();
     for round in 0u32.. {
         interval.tick().await;
         paths_and_pools(&links, &node).await;
         leases(&links).await;
-        members(&links).await;
+        mesh::keep(&links, &mut counted).await;
         links.metrics.set("seam_node_late_ratio", &[], links.lateness.take_ratio());
         if round % UPKEEP_INTERVALS == 0 {
             links.metrics.run_upkeep();
@@ -148,15 +151,6 @@ async fn leases(links: &Links) {
     }
     for (state, leases) in states {
         links.metrics.set("seam_leases", &[state], f64::from(leases));
-    }
-}
-
-async fn members(links: &Links) {
-    let Some(mesh) = links.mesh.get() else { return };
-    let members = mesh.members().await;
-    for state in ["alive", "suspect", "down"] {
-        let count = members.iter().filter(|member| member.state == state).count();
-        links.metrics.set("seam_members", &[state], count as f64);
     }
 }
 

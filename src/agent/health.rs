@@ -1,59 +1,47 @@
 //! The actor of the health core: reports go to the policy, and what is not healthy to the mesh.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::links::Links;
 use super::owner::Effects;
 use super::store::Event;
-use crate::core::Now;
+use crate::core::{Mono, Now};
 use crate::health::{HealthCore, Input, Output};
+use crate::mesh::chunk_paths;
 use crate::metrics::PathSeries;
-use crate::model::{ObservedPath, PathHealth, PathId, PathState, PathsRecord};
+use crate::model::{ObservedPath, PathState};
 use crate::policy;
 
-/// Paths in one record, so that it fits a rumour.
-const PATHS_PER_CHUNK: usize = 4;
 /// The mesh is told at most once in this many milliseconds.
 const TELL_INTERVAL_MS: u64 = 200;
 
 /// Acts on what the health core says.
 pub(crate) struct HealthEffects {
     links: Arc<Links>,
-    unhealthy: BTreeMap<PathId, PathHealth>,
-    told_ms: u64,
+    /// When the mesh was told last.
+    told: Option<Mono>,
+    /// A path has changed its state since.
     untold: bool,
 }
 
 impl HealthEffects {
     pub(crate) fn new(links: Arc<Links>) -> Self {
-        Self { links, unhealthy: BTreeMap::new(), told_ms: 0, untold: false }
+        Self { links, told: None, untold: false }
     }
 
-    fn note(&mut self, now: Now, path: &PathId, health: PathHealth) {
-        let was = self.unhealthy.get(path).map(|known| known.state);
-        match health.state {
-            PathState::Healthy => self.unhealthy.remove(path),
-            _ => self.unhealthy.insert(path.clone(), health),
-        };
-        self.untold |= was.unwrap_or(PathState::Healthy) != health.state;
-        let now_ms = now.mono.0 / 1_000_000;
-        if self.untold && now_ms >= self.told_ms + TELL_INTERVAL_MS {
-            self.untold = false;
-            self.told_ms = now_ms;
-            if let Some(mesh) = self.links.mesh.get() {
-                mesh.publish_paths(self.chunks());
-            }
+    /// Tells the mesh what is not healthy, once something has changed and some time has passed.
+    fn tell_mesh(&mut self, core: &HealthCore, now: Now) {
+        if !self.untold || self.told.is_some_and(|told| now.mono < told.plus_ms(TELL_INTERVAL_MS)) {
+            return;
         }
-    }
-
-    fn chunks(&self) -> Vec<PathsRecord> {
-        let observed: Vec<ObservedPath> =
-            self.unhealthy.iter().map(|(path, &health)| ObservedPath { path: path.clone(), health }).collect();
-        let chunk = |(number, paths): (usize, &[ObservedPath])| {
-            Some(PathsRecord { chunk: u16::try_from(number).ok()?, paths: paths.to_vec() })
-        };
-        observed.chunks(PATHS_PER_CHUNK).enumerate().filter_map(chunk).take(crate::mesh::MAX_CHUNKS).collect()
+        if let Some(mesh) = self.links.mesh.get() {
+            let unhealthy = core.paths().filter(|(_, health)| health.state != PathState::Healthy);
+            let observed: Vec<ObservedPath> =
+                unhealthy.map(|(path, health)| ObservedPath { path: path.clone(), health }).collect();
+            mesh.publish_paths(chunk_paths(&observed));
+        }
+        self.untold = false;
+        self.told = Some(now.mono);
     }
 }
 
@@ -65,15 +53,16 @@ impl Effects for HealthEffects {
         Input::Tick
     }
 
-    fn perform(&mut self, _: &HealthCore, now: Now, output: Output) -> Option<(u64, Self::Answer)> {
+    fn perform(&mut self, core: &HealthCore, now: Now, output: Output) -> Option<(u64, Self::Answer)> {
         match output {
             Output::Report(report) => {
-                self.note(now, &report.path, report.health);
+                self.tell_mesh(core, now);
                 let pool = self.links.pool_of(&report.path.destination);
                 self.links.metrics.path(&report.path, pool.as_ref(), PathSeries { health: report.health });
                 self.links.tell_policy(policy::Input::Report(report));
             }
             Output::Transition { path, from, to } => {
+                self.untold = true;
                 self.links.metrics.transition(from, to);
                 self.links.store.tell(&Event::transition(now.wall_ms, &path, from, to));
                 tracing::info!(%path, %from, %to, "path state");

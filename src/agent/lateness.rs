@@ -50,13 +50,14 @@ impl Lateness {
         }
     }
 
-    /// How long this host stalled, at the longest, between `start` and now, in milliseconds.
+    /// How long this host stalled between `start` and now, all stalls together, in milliseconds.
     pub(crate) fn since(&self, start: Instant) -> f64 {
         let seen = self.seen();
         let now = Instant::now();
-        let past = seen.stalls.iter().filter(|(_, end)| *end > start).map(|(begin, end)| *end - *begin).max();
-        let present = seen.due.map(|due| now.saturating_duration_since(due)).filter(|late| *late > GRAIN);
-        past.max(present).unwrap_or_default().as_secs_f64() * 1000.0
+        let past = seen.stalls.iter().rev().take_while(|(_, end)| *end > start);
+        let past: Duration = past.map(|(begin, end)| end.saturating_duration_since((*begin).max(start))).sum();
+        let present = seen.due.map(|due| now.saturating_duration_since(due.max(start))).filter(|late| *late > GRAIN);
+        (past + present.unwrap_or_default()).as_secs_f64() * 1000.0
     }
 
     /// The share of beats that were late since the last call.

@@ -9,7 +9,10 @@ use super::store::Event;
 use crate::api::Arrival;
 use crate::core::Now;
 use crate::ledger::{Arrived, Input, Ledger, OpenRefusal, Output};
-use crate::model::{Extent, Generation, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, NodeName};
+use crate::metrics::Direction;
+use crate::model::{
+    BackendKind, Extent, Generation, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, NodeName,
+};
 use crate::policy;
 use crate::transport::{BoxFuture, Landing};
 
@@ -88,17 +91,20 @@ impl LeaseServer for LedgerDoor {
     }
 }
 
-/// The ledger as the backends see it.
-pub(crate) struct LedgerLanding(pub(crate) Arc<Links>);
+/// The ledger as one rail's backend sees it.
+pub(crate) struct LedgerLanding {
+    pub(crate) links: Arc<Links>,
+    pub(crate) backend: BackendKind,
+}
 
 impl LedgerLanding {
     async fn ask(&self, question: impl FnOnce(u64) -> Input + Send + 'static) -> Result<Answer, String> {
-        let ledger = self.0.ledger.get().ok_or("this node is no decode host")?;
+        let ledger = self.links.ledger.get().ok_or("this node is no decode host")?;
         match ledger.ask(question).await {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err("this node is shutting down".to_owned()),
             Err(full) => {
-                self.0.metrics.dropped("ledger");
+                self.links.metrics.dropped("ledger");
                 Err(format!("the ledger is full: {} waiting", full.limit))
             }
         }
@@ -136,13 +142,14 @@ impl Landing for LedgerLanding {
                 extents: arrived.extents,
                 hash: blake3::Hash::from_bytes(hash).to_hex().to_string(),
             };
+            self.links.metrics.moved(self.backend, Direction::Received, bytes);
             // Nobody may be listening.
-            let _ = self.0.arrivals.send(Arc::new(arrival));
+            let _ = self.links.arrivals.send(Arc::new(arrival));
             Ok(())
         })
     }
 
     fn quiet<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
-        Box::pin(async move { self.0.tell_ledger(Input::Quiet { lease: lease.clone() }) })
+        Box::pin(async move { self.links.tell_ledger(Input::Quiet { lease: lease.clone() }) })
     }
 }

@@ -206,6 +206,11 @@ impl MeshHandle {
         self.view(View::Records).await.unwrap_or_default()
     }
 
+    /// The kind of every record that this node holds, and its age in milliseconds.
+    pub(crate) async fn record_ages_ms(&self) -> Vec<(&'static str, u64)> {
+        self.view(View::Ages).await.unwrap_or_default()
+    }
+
     /// What the mesh counts.
     #[must_use]
     pub fn stats(&self) -> &MeshStats {

@@ -16,7 +16,7 @@ use super::owner::Full;
 use super::policy::Answer as PolicyAnswer;
 use super::transfer::check_blocks;
 use crate::api::{Arrival, CapacityReport, Done, RouteRequest, TransferReport, TransferRequest};
-use crate::config::Config;
+use crate::config::{Config, EngineKind};
 use crate::ledger::{self, EngineWord};
 use crate::model::{
     Generation, LeaseCall, LeaseCallReply, LeaseId, NodeName, Outcome, RailName, RequestId, WorkloadName,
@@ -271,6 +271,10 @@ impl Service {
         {
             let detail = format!("found {as_of}, allowed milliseconds since the Unix epoch, not in the future");
             return Err(ServiceError::BadInput { field: "as_of", detail });
+        }
+        if agency.config.decode.as_ref().is_some_and(|decode| decode.engine.kind == EngineKind::Static) {
+            let why = "decode.engine.kind is \"static\": the leases are the sessions, no reading is taken";
+            return Err(ServiceError::Conflict(why.to_owned()));
         }
         let word = EngineWord {
             active_sessions: report.active_sessions,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 
+use super::links::Links;
 use crate::transport::BoxFuture;
 
 /// The exit status of a process whose core has failed.
@@ -62,8 +63,7 @@ impl Actor for Supervisor {
                     myself.send_message(Message::Keep(name, starter))?;
                 }
                 None => {
-                    tracing::error!(%reason, "a core failed: its state can no longer be trusted, this process ends");
-                    std::process::exit(CORE_FAILED);
+                    core_failed(&reason.to_string());
                 }
             },
             SupervisionEvent::ActorTerminated(actor, _, _) => {
@@ -73,4 +73,17 @@ impl Actor for Supervisor {
         }
         Ok(())
     }
+}
+
+/// Waits for the mesh, which has a thread of its own, to end without having been asked to.
+pub(crate) async fn mesh_must_live(links: &Links) {
+    if let Some(mesh) = links.mesh.get() {
+        mesh.ended().await;
+        core_failed("the mesh ended");
+    }
+}
+
+fn core_failed(reason: &str) -> ! {
+    tracing::error!(%reason, "a core failed: its state can no longer be trusted, this process ends");
+    std::process::exit(CORE_FAILED);
 }

@@ -12,7 +12,7 @@ pub(crate) const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 /// The one rail of every host.
 pub(crate) const RAIL: &str = "r0";
 /// What a rail is taken to carry: loopback shared by every agent, with encryption and two hashes.
-const BANDWIDTH_GBPS: f64 = 1.0;
+const BANDWIDTH_GBPS: f64 = 2.0;
 
 /// What a host does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,22 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use serde::Deserialize;
 use tokio::sync::Notify;
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::book::Book;
 use super::summary::Seen;
 use crate::api::PathLine;
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::model::{NodeName, PathId, PathState};
 
-/// How often each source is asked.
-const EVERY: Duration = Duration::from_millis(50);
 /// Changes kept; a run has some dozens.
 const MAX_CHANGES: usize = 10_000;
+
+/// The events that matter here; all others are passed over.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Heard {
+    Transition {
+        path: String,
+        to: PathState,
+    },
+    #[serde(other)]
+    Other,
+}
 
 /// What has been seen so far.
 #[derive(Default)]
@@ -33,7 +42,7 @@ struct States {
 }
 
 impl Watch {
-    /// Asks `source` for its own paths until `stop`.
+    /// Listens to what `source` says of its own paths until `stop`.
     pub(crate) async fn follow(
         self: Arc<Self>,
         source: NodeName,
@@ -41,32 +50,45 @@ impl Watch {
         book: Arc<Book>,
         stop: CancellationToken,
     ) {
-        let mut ticks = interval(EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
-            match client.get::<Vec<PathLine>>("/v1/paths").await {
-                Ok(lines) => self.note(book.now_ms(), lines.into_iter().filter(|line| line.path.source == source)),
-                Err(_) if stop.is_cancelled() => return,
-                Err(error) => book.error(error),
+        tokio::select! {
+            () = stop.cancelled() => {}
+            Err(error) = self.listen(&source, &client, &book) => {
+                if !stop.is_cancelled() {
+                    book.error(error);
+                }
             }
         }
     }
 
-    fn note(&self, at_ms: f64, lines: impl Iterator<Item = PathLine>) {
-        let mut seen = self.seen();
-        for PathLine { path, health, .. } in lines {
-            let state = health.state;
-            let before = seen.now.insert(path.clone(), state);
-            if before != Some(state) && seen.changes.len() < MAX_CHANGES {
-                // What it was when first asked, it was at the start.
-                let at_ms = if before.is_none() { 0.0 } else { at_ms };
-                seen.changes.push(Seen { path, at_ms, state });
-                self.changed.notify_waiters();
+    /// What the states are at first, then every change; ends only with an error.
+    async fn listen(&self, source: &NodeName, client: &Client, book: &Book) -> Result<(), ClientError> {
+        loop {
+            let mut events = client.events("/v1/events").await?;
+            let lines: Vec<PathLine> = client.get("/v1/paths").await?;
+            for line in lines.into_iter().filter(|line| line.path.source == *source) {
+                self.note(book.now_ms(), line.path, line.health.state);
             }
+            while let Some(event) = events.next().await? {
+                if event.kind == "lagged" {
+                    break;
+                }
+                if let Ok(Heard::Transition { path, to }) = event.json()
+                    && let Ok(path) = path.parse()
+                {
+                    self.note(book.now_ms(), path, to);
+                }
+            }
+        }
+    }
+
+    fn note(&self, at_ms: f64, path: PathId, state: PathState) {
+        let mut seen = self.seen();
+        let before = seen.now.insert(path.clone(), state);
+        if before != Some(state) && seen.changes.len() < MAX_CHANGES {
+            // What it was when first asked, it was at the start.
+            let at_ms = if before.is_none() { 0.0 } else { at_ms };
+            seen.changes.push(Seen { path, at_ms, state });
+            self.changed.notify_waiters();
         }
     }
 
@@ -100,13 +122,6 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Evidence, PathHealth};
-
-    fn line(state: PathState) -> PathLine {
-        let path = "p0>d0/r0/mock".parse().unwrap();
-        let health = PathHealth { state, ..PathHealth::UNKNOWN };
-        PathLine { path, pool: None, health, evidence: Evidence::Own, age_ms: None }
-    }
 
     #[tokio::test]
     async fn only_changes_are_kept_and_they_wake_who_waits() {
@@ -117,7 +132,7 @@ mod tests {
             async move { watch.reaches(&path, PathState::DegradedUsable).await }
         });
         for (at_ms, state) in [(0.5, PathState::Healthy), (1.0, PathState::Healthy), (2.0, PathState::DegradedUsable)] {
-            watch.note(at_ms, std::iter::once(line(state)));
+            watch.note(at_ms, path.clone(), state);
             tokio::task::yield_now().await;
         }
         waiting.await.unwrap();

@@ -101,6 +101,12 @@ pub const DEFINITIONS: &[Definition] = &[
     counter("seam_samples_discarded_total", None, &["reason"], "Samples that were not used."),
     gauge("seam_members", None, &["state"], "Members of the mesh by state."),
     counter("seam_gossip_bytes_total", Some(Unit::Bytes), &["direction", "kind"], "Bytes of the mesh."),
+    counter(
+        "seam_mesh_refused_total",
+        None,
+        &["reason"],
+        "What other members said and this node did not believe, by reason.",
+    ),
     gauge("seam_records", None, &["kind"], "Mesh records held."),
     gauge("seam_record_age_seconds", Some(Unit::Seconds), &["kind"], "Age of the oldest mesh record held."),
     counter("seam_queue_dropped_total", None, &["queue"], "What bounded queues and buffers refused."),

@@ -16,6 +16,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::mesh::node_uri;
 use crate::model::NodeName;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -159,11 +160,6 @@ impl Ca {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         Ok(Minted { cert: params.signed_by(&key, &self.issuer)?, key })
     }
-}
-
-/// The URI that names `node` in certificates.
-pub(crate) fn node_uri(cluster: &str, node: &NodeName) -> String {
-    format!("{}{node}", cluster_uri(cluster) + "/")
 }
 
 fn cluster_uri(cluster: &str) -> String {

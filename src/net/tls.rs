@@ -18,7 +18,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixT
 use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
 
-use super::certs::{self, Ca, CertsError, node_uri};
+use super::certs::{self, Ca, CertsError};
+use crate::mesh::node_uri;
 use crate::model::NodeName;
 use verify::{ChainFault, MemberVerifier, Trust};
 pub(crate) use verify::{Expected, Usage};

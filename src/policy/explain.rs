@@ -132,7 +132,10 @@ fn verdict(record: &DecisionRecord, candidate: &CandidateRecord) -> String {
         });
         format!("{name}: admissible, not chosen{behind}")
     } else {
-        format!("{name}: refused, {}", refusal(record, candidate))
+        match &candidate.detail {
+            Some(detail) => format!("{name}: refused, {detail}"),
+            None => format!("{name}: refused, {}", refusal(record, candidate)),
+        }
     }
 }
 
@@ -179,6 +182,7 @@ fn refusal(record: &DecisionRecord, candidate: &CandidateRecord) -> String {
         return in_words(candidate.code).to_owned();
     };
     match candidate.code {
+        Reason::RejectedCapacity if observed < limit => format!("{observed} KV bytes free < {limit} asked for"),
         Reason::RejectedCapacity => format!("full: {observed} active ≥ {limit} that fit"),
         Reason::RejectedPoolState => {
             format!("state {} carries nothing, severity {observed:.2} > {limit:.2}", candidate.path_state)

@@ -34,12 +34,14 @@ pub(crate) struct Host {
 pub(crate) struct Terms<'a> {
     pub(crate) sessions: u32,
     pub(crate) arena_bytes: u64,
+    /// How often paths are probed.
+    pub(crate) probe: &'a str,
     pub(crate) more: &'a str,
 }
 
 impl Default for Terms<'_> {
     fn default() -> Self {
-        Self { sessions: 4, arena_bytes: 4 << 20, more: "" }
+        Self { sessions: 4, arena_bytes: 4 << 20, probe: "50ms", more: "" }
     }
 }
 
@@ -53,11 +55,12 @@ impl World {
     }
 
     pub(crate) async fn decode(&mut self, name: &str, terms: Terms<'_>) -> Host {
-        let decode = format!(
-            "[decode]\npool = \"pool-{name}\"\nmax_sessions = {}\nkv_bytes = \"{}B\"\n",
-            terms.sessions, terms.arena_bytes
-        );
-        self.start(name, "decode", &decode, terms).await
+        self.start(name, "decode", &decode_section(name, terms), terms).await
+    }
+
+    /// Where everything of this world lies.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.dir.path()
     }
 
     /// The configuration of a host, and where its arena lies.
@@ -86,7 +89,7 @@ impl World {
             bind = "127.0.0.1:0"
             bandwidth_gbps = 8
             [probe]
-            interval = "50ms"
+            interval = "{probe}"
             [arena]
             path = "{arena}"
             size = "{size}B"
@@ -97,6 +100,7 @@ impl World {
             ca = dir.join("ca").display(),
             arena = arena.display(),
             size = terms.arena_bytes,
+            probe = terms.probe,
             more = terms.more,
         );
         (text, arena)
@@ -110,6 +114,14 @@ impl World {
         let client = Client::new(&format!("http://{}", agent.api_addr()), None).unwrap();
         Host { name: name.to_owned(), agent, client, arena }
     }
+}
+
+/// The part of a configuration that a decode host needs.
+pub(crate) fn decode_section(name: &str, terms: Terms<'_>) -> String {
+    format!(
+        "[decode]\npool = \"pool-{name}\"\nmax_sessions = {}\nkv_bytes = \"{}B\"\n",
+        terms.sessions, terms.arena_bytes
+    )
 }
 
 /// Waits for something that must become true.

@@ -154,7 +154,7 @@ mod tests {
         let lease = Lease { id: lease_id(), kv_bytes: 8, extents, ttl_ms: 7 };
         golden(
             codec::encode(&LeaseCallReply::Lease(LeaseReply::Granted { lease, quote })),
-            &[&[1, 0, 0, 6], b"d0.5.7", &[8, 1, 0, 9, 7, 1, 2, 3, 4, 0]],
+            &[&[1, 0, 0, 6], b"d0.5.7", &[8, 1, 0, 9, 7, 9, 1, 2, 3, 4, 0]],
         );
     }
 

@@ -19,6 +19,8 @@ pub(super) enum View {
     Members(oneshot::Sender<Vec<MemberLine>>),
     /// Every record that holds.
     Records(oneshot::Sender<Vec<Value>>),
+    /// The kind of every record that holds, and its age in milliseconds.
+    Ages(oneshot::Sender<Vec<(&'static str, u64)>>),
     /// How many are in each state.
     Counts(oneshot::Sender<[u64; 3]>),
     /// The latest life of a name, and where it listened.
@@ -30,6 +32,10 @@ pub(super) fn answer(core: &MeshCore, now: Now, view: View) {
     match view {
         View::Members(reply) => _ = reply.send(members(core, now)),
         View::Records(reply) => _ = reply.send(core.records(now).filter_map(|record| to_json(&record)).collect()),
+        View::Ages(reply) => {
+            let age = |record: RecordView<'_>| (record.envelope.kind.as_str(), record.age_ms);
+            _ = reply.send(core.records(now).map(age).collect());
+        }
         View::Counts(reply) => _ = reply.send(counts(core)),
         View::Life(name, reply) => {
             let all = core.members().map(|(member, _)| member).chain([core.identity()]);
