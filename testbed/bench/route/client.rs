@@ -10,10 +10,11 @@ use tokio::net::TcpStream;
 /// Bytes of one answer at most.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// How long each measured request took, and over what time.
+/// How long each measured request took, over what time, and how many leases were wanted in vain.
 pub struct Load {
     pub latencies_us: Vec<u32>,
     pub elapsed: Duration,
+    pub unleased: u64,
 }
 
 /// What one connection does again and again.
@@ -40,37 +41,42 @@ pub async fn run(server: SocketAddr, script: &Script, connections: usize, time: 
     let start = Instant::now();
     let workers: Vec<_> =
         (0..connections).map(|_| tokio::spawn(worker(server, script.clone(), start + time))).collect();
-    let mut latencies_us = Vec::new();
+    let (mut latencies_us, mut unleased) = (Vec::new(), 0);
     for worker in workers {
-        latencies_us.extend(worker.await.unwrap());
+        let (latencies, in_vain) = worker.await.unwrap();
+        latencies_us.extend(latencies);
+        unleased += in_vain;
     }
     latencies_us.sort_unstable();
-    Load { latencies_us, elapsed: start.elapsed() }
+    Load { latencies_us, elapsed: start.elapsed(), unleased }
 }
 
-async fn worker(server: SocketAddr, script: Script, end: Instant) -> Vec<u32> {
+async fn worker(server: SocketAddr, script: Script, end: Instant) -> (Vec<u32>, u64) {
     let mut connection = Connection::open(server).await;
-    let mut latencies_us = Vec::new();
+    let (mut latencies_us, mut unleased) = (Vec::new(), 0);
     loop {
         let start = Instant::now();
         if start >= end {
-            return latencies_us;
+            return (latencies_us, unleased);
         }
         let answer = connection.call(&script.request).await;
         latencies_us.push(u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX));
         if script.releases {
-            let release = format!("DELETE /v1/leases/{} HTTP/1.1\r\nhost: agent\r\n\r\n", lease_of(answer));
+            let Some(lease) = lease_of(answer) else {
+                unleased += 1;
+                continue;
+            };
+            let release = format!("DELETE /v1/leases/{lease} HTTP/1.1\r\nhost: agent\r\n\r\n");
             connection.call(release.as_bytes()).await;
         }
     }
 }
 
-/// The name of the lease in a decision record.
-fn lease_of(answer: &[u8]) -> &str {
+/// The name of the lease in a decision record, if there is one.
+fn lease_of(answer: &[u8]) -> Option<&str> {
     const BEFORE: &[u8] = br#""lease":{"id":""#;
-    let at = find(answer, BEFORE).unwrap_or_else(|| panic!("no lease in {}", String::from_utf8_lossy(answer)));
-    let rest = &answer[at + BEFORE.len()..];
-    std::str::from_utf8(&rest[..find(rest, b"\"").unwrap()]).unwrap()
+    let rest = &answer[find(answer, BEFORE)? + BEFORE.len()..];
+    std::str::from_utf8(&rest[..find(rest, b"\"")?]).ok()
 }
 
 struct Connection {
