@@ -25,6 +25,10 @@ use crate::policy::record::DecisionRecord;
 use crate::policy::{self, RouteProblem};
 use crate::transport::mock::Faults;
 
+/// Bytes of a record's JSON, about, without its candidates.
+const RECORD_JSON_BYTES: usize = 1024;
+/// Bytes that each candidate adds, about.
+const CANDIDATE_JSON_BYTES: usize = 896;
 /// How long another agent may take to renew a lease.
 const RENEW_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -116,9 +120,9 @@ impl Service {
     /// # Errors
     /// Bad input, a request id used for another request, or too much waiting. That nothing is
     /// admissible is an outcome, not an error.
-    pub async fn route(&self, request: RouteRequest, traceparent: Option<Arc<str>>) -> Result<Arc<str>, ServiceError> {
+    pub async fn route(&self, request: RouteRequest, traceparent: Option<Arc<str>>) -> Result<String, ServiceError> {
         let record = self.decide(request, traceparent).await?;
-        json(&*record)
+        json(&record)
     }
 
     /// As [`route`](Self::route), the record as it is.
@@ -414,9 +418,13 @@ impl From<RouteProblem> for ServiceError {
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Result<Arc<str>, ServiceError> {
-    // Every type that is written has string keys only: this cannot fail.
-    serde_json::to_string(value).map(Into::into).map_err(|error| ServiceError::Conflict(error.to_string()))
+/// A record's JSON, written into room for all of it.
+fn json(record: &DecisionRecord) -> Result<String, ServiceError> {
+    let mut text = Vec::with_capacity(RECORD_JSON_BYTES + CANDIDATE_JSON_BYTES * record.candidates.len());
+    // A record has string keys only, and JSON is UTF-8: neither can fail.
+    let written = serde_json::to_writer(&mut text, record).map_err(|error| error.to_string());
+    let text = written.and_then(|()| String::from_utf8(text).map_err(|error| error.to_string()));
+    text.map_err(ServiceError::Conflict)
 }
 
 fn overloaded(what: &'static str, full: Full) -> ServiceError {

@@ -101,13 +101,18 @@ impl Store {
     pub(crate) fn keep(&self, record: Arc<DecisionRecord>) {
         self.tell(&Event::Decision { record: &record });
         let mut records = self.records();
+        records.total += 1;
         records.candidates += record.candidates.len();
         records.newest_last.push_back(record);
+        let mut forgotten = Vec::new();
         while records.newest_last.len() > MAX_RECORDS || records.candidates > MAX_CANDIDATES {
             let Some(oldest) = records.newest_last.pop_front() else { break };
             records.candidates -= oldest.candidates.len();
+            forgotten.push(oldest);
         }
-        records.total += 1;
+        // Readers need not wait while these are freed.
+        drop(records);
+        drop(forgotten);
     }
 
     /// Tells every reader of the stream.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A name that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +28,8 @@ impl InvalidName {
 macro_rules! name {
     ($(#[$doc:meta])* $ty:ident, $kind:literal, $max:literal, $allowed:literal, $ok:expr) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $ty(Arc<str>);
 
         impl $ty {
@@ -78,9 +78,9 @@ macro_rules! name {
             }
         }
 
-        impl From<$ty> for String {
-            fn from(name: $ty) -> String {
-                name.0.as_ref().to_owned()
+        impl Serialize for $ty {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
     };
@@ -220,8 +220,8 @@ impl FromStr for PathId {
 macro_rules! numbered_id {
     ($(#[$doc:meta])* $ty:ident, $kind:literal, $field:ident, $(#[$fdoc:meta])*) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $ty {
             /// The node that gave the number.
             pub node: NodeName,
@@ -266,9 +266,9 @@ macro_rules! numbered_id {
             }
         }
 
-        impl From<$ty> for String {
-            fn from(id: $ty) -> String {
-                id.to_string()
+        impl Serialize for $ty {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
             }
         }
     };

@@ -10,7 +10,7 @@ mod written;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::Profile;
 use super::decide::{Assessment, Candidate, Decision, Load, Target};
@@ -127,8 +127,8 @@ pub struct Chosen {
 }
 
 /// One candidate, the telemetry it was judged by and the judgement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Written<'_>")]
 pub struct CandidateRecord {
     /// Where it leads; written as its pool, node, path and backend.
     pub target: Arc<Target>,
@@ -310,6 +310,12 @@ impl CandidateRecord {
             detail: None,
             skipped_reason: assessment.rank.and_then(skipped),
         }
+    }
+}
+
+impl Serialize for CandidateRecord {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Written::from(self).serialize(serializer)
     }
 }
 

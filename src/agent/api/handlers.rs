@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Uri};
@@ -166,7 +166,7 @@ pub(super) async fn decisions(State(api): Api, uri: Uri) -> Result<Response, Ref
         text.push_str(record);
     }
     text.push(']');
-    Ok(raw_json(text.into()))
+    Ok(raw_json(text))
 }
 
 pub(super) async fn decision(State(api): Api, Path(id): Path<String>) -> Result<Response, Refusal> {
@@ -175,12 +175,6 @@ pub(super) async fn decision(State(api): Api, Path(id): Path<String>) -> Result<
 }
 
 /// Text that is JSON already, not copied.
-fn raw_json(text: Arc<str>) -> Response {
-    struct Shared(Arc<str>);
-    impl AsRef<[u8]> for Shared {
-        fn as_ref(&self) -> &[u8] {
-            self.0.as_bytes()
-        }
-    }
-    ([(CONTENT_TYPE, "application/json")], Body::from(Bytes::from_owner(Shared(text)))).into_response()
+fn raw_json(text: String) -> Response {
+    ([(CONTENT_TYPE, "application/json")], Body::from(text)).into_response()
 }

@@ -1,6 +1,5 @@
 //! What an agent knows, as it tells it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{DecisionFilter, Service, ServiceError, json, millis};
@@ -123,15 +122,15 @@ impl Service {
     ///
     /// # Errors
     /// The agent is shutting down.
-    pub async fn decisions(&self, filter: DecisionFilter) -> Result<Vec<Arc<str>>, ServiceError> {
-        self.agency()?.links.store.find(&filter).iter().map(|record| json(&**record)).collect()
+    pub async fn decisions(&self, filter: DecisionFilter) -> Result<Vec<String>, ServiceError> {
+        self.agency()?.links.store.find(&filter).iter().map(|record| json(record)).collect()
     }
 
     /// One decision record as JSON.
     ///
     /// # Errors
     /// The id is none, or is not known any more.
-    pub async fn decision(&self, id: String) -> Result<Arc<str>, ServiceError> {
+    pub async fn decision(&self, id: String) -> Result<String, ServiceError> {
         let agency = self.agency()?;
         let id: DecisionId = id.parse().map_err(|invalid: crate::model::InvalidName| ServiceError::BadInput {
             field: "id",
@@ -139,7 +138,7 @@ impl Service {
         })?;
         let found = agency.links.store.get(&id);
         let record = found.ok_or_else(|| ServiceError::NotFound(format!("no decision {id} is remembered here")))?;
-        json(&*record)
+        json(&record)
     }
 }
 

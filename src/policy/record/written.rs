@@ -1,9 +1,10 @@
 //! A candidate's record as it is written: flat, its numbers rounded where people read them. Tapes
 //! and snapshots keep every number as it was computed.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Blame, CandidateRecord, CapacityRecord, HealthRecord, TopologyRecord, path_text};
 use crate::model::{BackendKind, NodeName, PathId, PathState, PoolName, Reason};
@@ -11,13 +12,13 @@ use crate::policy::decide::Target;
 use crate::policy::round::round4;
 use crate::policy::select::{SelectionPolicy, SelectionVector, Skipped};
 
-/// [`CandidateRecord`], field by field.
+/// [`CandidateRecord`], field by field: borrowed to be written, owned once read.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Written {
-    pool: PoolName,
-    node: Option<NodeName>,
-    #[serde(with = "path_text")]
-    path: Option<PathId>,
+pub(super) struct Written<'a> {
+    pool: Cow<'a, PoolName>,
+    node: Cow<'a, Option<NodeName>>,
+    #[serde(serialize_with = "path_text::serialize", deserialize_with = "owned_path")]
+    path: Cow<'a, Option<PathId>>,
     backend: Option<BackendKind>,
     path_state: PathState,
     #[serde(serialize_with = "four_decimals")]
@@ -33,23 +34,23 @@ pub(super) struct Written {
     predicted_ms: Option<f64>,
     blame: Option<Blame>,
     capacity: CapacityRecord,
-    topology: TopologyRecord,
+    topology: Cow<'a, TopologyRecord>,
     health: HealthRecord,
     selection_policy: Option<SelectionPolicy>,
     selection_vector: SelectionVector,
     chosen: bool,
     #[serde(default)]
-    detail: Option<Arc<str>>,
+    detail: Cow<'a, Option<Arc<str>>>,
     skipped_reason: Option<Skipped>,
 }
 
-impl From<CandidateRecord> for Written {
-    fn from(record: CandidateRecord) -> Self {
-        let target = record.target;
+impl<'a> From<&'a CandidateRecord> for Written<'a> {
+    fn from(record: &'a CandidateRecord) -> Self {
+        let target = &record.target;
         Self {
-            pool: target.pool.clone(),
-            node: target.node.clone(),
-            path: target.path.clone(),
+            pool: Cow::Borrowed(&target.pool),
+            node: Cow::Borrowed(&target.node),
+            path: Cow::Borrowed(&target.path),
             backend: target.path.as_ref().map(|path| path.backend),
             path_state: record.path_state,
             gfs: record.gfs,
@@ -62,21 +63,25 @@ impl From<CandidateRecord> for Written {
             predicted_ms: record.predicted_ms,
             blame: record.blame,
             capacity: record.capacity,
-            topology: record.topology,
+            topology: Cow::Borrowed(&record.topology),
             health: record.health,
             selection_policy: record.selection_policy,
             selection_vector: record.selection_vector,
             chosen: record.chosen,
-            detail: record.detail,
+            detail: Cow::Borrowed(&record.detail),
             skipped_reason: record.skipped_reason,
         }
     }
 }
 
-impl From<Written> for CandidateRecord {
-    fn from(written: Written) -> Self {
+impl From<Written<'_>> for CandidateRecord {
+    fn from(written: Written<'_>) -> Self {
         Self {
-            target: Arc::new(Target { pool: written.pool, node: written.node, path: written.path }),
+            target: Arc::new(Target {
+                pool: written.pool.into_owned(),
+                node: written.node.into_owned(),
+                path: written.path.into_owned(),
+            }),
             path_state: written.path_state,
             gfs: written.gfs,
             prs: written.prs,
@@ -88,15 +93,19 @@ impl From<Written> for CandidateRecord {
             predicted_ms: written.predicted_ms,
             blame: written.blame,
             capacity: written.capacity,
-            topology: written.topology,
+            topology: written.topology.into_owned(),
             health: written.health,
             selection_policy: written.selection_policy,
             selection_vector: written.selection_vector,
             chosen: written.chosen,
-            detail: written.detail,
+            detail: written.detail.into_owned(),
             skipped_reason: written.skipped_reason,
         }
     }
+}
+
+fn owned_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, Option<PathId>>, D::Error> {
+    path_text::deserialize(deserializer).map(Cow::Owned)
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
