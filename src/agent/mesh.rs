@@ -275,3 +275,6 @@ fn check(settings: &MeshSettings, identity: &NodeIdentity) -> Result<(), MeshSta
     same("node.name", settings.node.as_str(), identity.node().as_str())?;
     same("node.cluster", &settings.cluster, identity.cluster())
 }
+
+#[cfg(test)]
+mod tests;

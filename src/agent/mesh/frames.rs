@@ -102,7 +102,8 @@ impl StreamError {
     }
 }
 
-async fn within<T>(what: impl Future<Output = Result<T, StreamError>>) -> Result<T, StreamError> {
+/// What comes within [`PATIENCE`].
+pub(super) async fn within<T>(what: impl Future<Output = Result<T, StreamError>>) -> Result<T, StreamError> {
     tokio::time::timeout(PATIENCE, what).await.unwrap_or_else(|_| Err(StreamError("it took too long".to_owned())))
 }
 
