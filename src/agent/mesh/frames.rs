@@ -40,6 +40,8 @@ pub(super) struct Hello {
 pub(super) struct HelloReply {
     /// The latest life known of that name, and where it listened.
     pub(super) known: Option<(Generation, SocketAddr)>,
+    /// The clock of whoever answers, in milliseconds since the Unix epoch.
+    pub(super) wall_ms: u64,
 }
 
 impl Wire for Hello {
@@ -124,7 +126,8 @@ mod tests {
         };
         golden(codec::encode(&Hello { name: node("d0") }), &[&[1, 2], b"d0"]);
         let known = Some((5, SocketAddr::from(([10, 0, 0, 1], 7))));
-        golden(codec::encode(&HelloReply { known }), &[&[1, 1, 5, 0, 10, 0, 0, 1, 7]]);
+        golden(codec::encode(&HelloReply { known, wall_ms: 300 }), &[&[1, 1, 5, 0, 10, 0, 0, 1, 7, 251, 44, 1]]);
+        golden(codec::encode(&HelloReply { known: None, wall_ms: 9 }), &[&[1, 0, 9]]);
 
         let ask = LeaseAsk {
             holder: node("p0"),

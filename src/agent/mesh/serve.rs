@@ -15,6 +15,7 @@ use super::mailbox::Mailbox;
 use super::peers::Peers;
 use super::stats::{Drops, MeshStats, TrafficKind};
 use super::views::View;
+use crate::agent::clock::wall_ms;
 use crate::codec::{self, Blob, Wire};
 use crate::mesh::{Input, MAX_SYNC};
 use crate::model::{LeaseCall, NodeName};
@@ -125,7 +126,7 @@ impl Server {
         // An actor that is gone drops the channel.
         let _ = self.actor.cast(Message::View(View::Life(hello.name, reply), permit));
         let known = answer.await.map_err(StreamError::broken)?;
-        self.write(send, &HelloReply { known }).await
+        self.write(send, &HelloReply { known, wall_ms: wall_ms() }).await
     }
 
     async fn sync(

@@ -8,12 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 
 use super::actor::Message;
 use super::frames::Kind;
 use super::peers::Peers;
+use super::seeds::{Own, Starting};
 use super::{EventSink, LeaseServer, MeshHandle, MeshSettings, MeshStats, TrafficKind, exchange};
 use crate::mesh::{Input, MeshSize};
 use crate::model::{LeaseCall, LeaseCallReply, NodeName};
@@ -87,6 +87,18 @@ async fn a_peer_whose_exchanges_never_come_keeps_nobody_else_waiting() {
     }
     let given_up = idle.iter_mut().filter_map(|(send, _)| send.stopped().now_or_never());
     assert_eq!(given_up.count(), 0, "the answer waited for streams that were idle");
+    mesh.leave().await;
+}
+
+#[tokio::test]
+async fn a_node_that_starts_hears_its_seeds_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    let mesh = start(dir.path(), "a").await;
+    let (me, endpoint, seeds) = (name("b"), endpoint(dir.path(), "b"), [mesh.addr().to_string()]);
+    let own = Own { advertised: endpoint.local_addr(), bound: endpoint.local_addr() };
+    let seen = Starting { me: &me, own, endpoint: &endpoint, seeds: &seeds }.seen().await.unwrap();
+    assert_eq!(seen.life, None);
+    assert!(seen.wall_ms >= mesh.generation(), "{seen:?} is before the seed's own life");
     mesh.leave().await;
 }
 
