@@ -52,7 +52,7 @@ use crate::health::HealthCore;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::model::{BackendKind, Generation, LeaseCall, NodeName, NodeRecord, PAGE_BYTES, RailRecord};
-use crate::net::{NetError, NodeIdentity, TlsError};
+use crate::net::{EndpointOptions, NetError, NodeIdentity, TlsError};
 use crate::policy::Policy;
 use crate::transport::Backend;
 use crate::transport::mock::{FaultSwitch, Faulty, InvalidFaults};
@@ -321,8 +321,11 @@ fn start_rails(
         let name = rail.name.as_str().to_owned();
         let landing = Arc::new(LedgerLanding { links: links.clone(), backend: rail.backend });
         let quic = match rail.backend {
-            BackendKind::Quic | BackendKind::Mock => QuicRail::start(rail.bind, identity, arena.clone(), landing)
-                .map_err(|source| StartError::Rail { rail: name, source })?,
+            BackendKind::Quic | BackendKind::Mock => {
+                let options = EndpointOptions { segmentation_offload: rail.segmentation_offload };
+                QuicRail::start_with(rail.bind, identity, options, arena.clone(), landing)
+                    .map_err(|source| StartError::Rail { rail: name, source })?
+            }
             backend @ (BackendKind::Nixl | BackendKind::Verbs | BackendKind::Ucx) => {
                 return Err(StartError::Backend { rail: name, backend });
             }

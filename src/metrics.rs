@@ -18,7 +18,7 @@ use metrics::{Counter, Histogram, Key, Label, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 use crate::health::Discard;
-use crate::model::{BackendKind, LeaseRefusal, Outcome, PathId, PathState, PoolName, Reason, WorkloadName};
+use crate::model::{BackendKind, LeaseRefusal, Outcome, PathId, PathState, PoolName, RailName, Reason, WorkloadName};
 use family::{Durations, Family, Grid};
 use gauges::Gauges;
 
@@ -190,6 +190,13 @@ impl Metrics {
     pub fn disbelieved(&self, reason: &'static str, count: u64) {
         let labels = || vec![Label::new("reason", reason)];
         self.worded(&self.disbelieved, reason, "seam_mesh_refused_total", labels).increment(count);
+    }
+
+    /// A rail turned away or gave up `count` things, for one reason. There are as many series as the
+    /// configuration has rails, times the words of their backends.
+    pub fn rail_refused(&self, rail: &RailName, reason: &'static str, count: u64) {
+        let labels = vec![Label::new("rail", rail.as_str().to_owned()), Label::new("reason", reason)];
+        self.registry.counter("seam_rail_refused_total", labels).increment(count);
     }
 
     /// The newest values of one path. Beyond `max_paths` paths it is counted instead.

@@ -106,6 +106,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Moves bytes into a lease and waits until the far end has verified them.
     fn write<'a>(&'a self, peer: &'a Peer, write: Write) -> BoxFuture<'a, Result<Written, PathError>>;
 
+    /// What it has turned away or given up so far, by reason: a few fixed words, each once.
+    fn refusals(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Stops answering and closes every connection.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
@@ -126,6 +131,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn write<'a>(&'a self, peer: &'a Peer, write: Write) -> BoxFuture<'a, Result<Written, PathError>> {
         (**self).write(peer, write)
+    }
+
+    fn refusals(&self) -> Vec<(&'static str, u64)> {
+        (**self).refusals()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -41,6 +41,7 @@ fn the_minimal_file_takes_every_default() {
     assert_eq!(config.probe.interval, Duration::from_secs(1));
     assert_eq!(config.transfer.mover, Mover::Seam);
     assert_eq!(config.api.bind.to_string(), "127.0.0.1:7980");
+    assert!(config.rails[0].segmentation_offload);
     assert_eq!(config.workloads().len(), 5);
     assert_eq!(config.credentials(), Credentials::Dev { dir: "/var/lib/seam/dev-ca".into() });
 }

@@ -181,6 +181,9 @@ async fn a_lease_call_reaches_the_other_nodes_ledger_and_names_the_caller() {
     let release = |node: &str| LeaseCall::Release(format!("{node}.1.1").parse().unwrap());
     assert_eq!(a.mesh.call_lease(&name("b"), release("a"), deadline).await, Some(LeaseCallReply::Changed(true)));
     assert_eq!(b.mesh.call_lease(&name("c"), release("a"), deadline).await, Some(LeaseCallReply::Changed(false)));
+    let (sent, received) =
+        (a.mesh.stats().messages_out(TrafficKind::Lease), a.mesh.stats().messages_in(TrafficKind::Lease));
+    assert_eq!((sent, received), (1, 1), "the answer counts as the question does");
 
     let ask = |holder: &str| LeaseAsk {
         holder: name(holder),

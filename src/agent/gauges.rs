@@ -1,6 +1,7 @@
 //! What changes without an event: read off once a second and set as gauges.
 
 mod mesh;
+mod rails;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,17 +19,36 @@ const UPKEEP_INTERVALS: u32 = 5;
 pub(crate) async fn keep(links: Arc<Links>, node: NodeName) {
     let mut interval = tokio::time::interval(INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut counted = mesh::Counted::default();
+    let (mut counted, mut refused) = (Counted::default(), Counted::default());
     let mut refused_paths = 0;
     for round in 0u32.. {
         interval.tick().await;
         paths_and_pools(&links, &node, &mut refused_paths).await;
         leases(&links).await;
         mesh::keep(&links, &mut counted).await;
+        rails::keep(&links, &mut refused);
         links.metrics.set("seam_node_late_ratio", &[], links.lateness.take_ratio());
         if round % UPKEEP_INTERVALS == 0 {
             links.metrics.run_upkeep();
         }
+    }
+}
+
+/// How much of others' counters the metrics have been told already.
+struct Counted<K>(BTreeMap<K, u64>);
+
+impl<K> Default for Counted<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> Counted<K> {
+    /// What came on top since the last time, if anything did.
+    fn news(&mut self, key: K, total: u64) -> Option<u64> {
+        let told = self.0.entry(key).or_default();
+        let news = total.saturating_sub(std::mem::replace(told, total));
+        (news > 0).then_some(news)
     }
 }
 

@@ -33,12 +33,12 @@ use ractor::ActorRef;
 use tokio::sync::{oneshot, watch};
 
 use self::actor::{Message, Shared};
-use self::frames::{Kind, read_message, write_question};
+use self::frames::{Kind, StreamError, read_bytes, write_question};
 use self::mailbox::{Latest, Mailbox};
 use self::peers::Peers;
 use self::views::View;
 use crate::api::MemberLine;
-use crate::codec;
+use crate::codec::{self, Wire as _};
 use crate::mesh::{MeshEvent, MeshSize, NotEd25519};
 use crate::model::{Generation, LeaseCall, LeaseCallReply, LoadRecord, NodeName, NodeRecord, PathsRecord};
 use crate::net::{NetError, NodeIdentity};
@@ -256,7 +256,10 @@ impl Inner {
         write_question(&mut send, Kind::Lease, &bytes).await.ok()?;
         send.finish().ok()?;
         self.stats.sent(TrafficKind::Lease, bytes.len());
-        let reply = read_message(&mut receive).await;
+        let reply = read_bytes(&mut receive, LeaseCallReply::LIMIT).await.and_then(|bytes| {
+            self.stats.received(TrafficKind::Lease, bytes.len());
+            codec::decode(&bytes).map_err(StreamError::broken)
+        });
         reply.inspect_err(|error| tracing::debug!(%node, %error, "lease call failed")).ok()
     }
 }
@@ -275,3 +278,6 @@ fn check(settings: &MeshSettings, identity: &NodeIdentity) -> Result<(), MeshSta
     same("node.name", settings.node.as_str(), identity.node().as_str())?;
     same("node.cluster", &settings.cluster, identity.cluster())
 }
+
+#[cfg(test)]
+mod tests;

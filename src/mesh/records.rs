@@ -9,7 +9,7 @@ pub(crate) use body::Body;
 pub use body::chunk_paths;
 
 use super::identity::{PublicKey, key_of};
-use super::wire::{Aged, Envelope, MAX_RECORD, MAX_RUMOUR, OriginDigest, RecordKind};
+use super::wire::{Aged, Envelope, MAX_RECORD, MAX_RUMOUR, MAX_SYNC, OriginDigest, RecordKind};
 use super::{MAX_CHUNKS, MAX_ORIGINS, Refusal};
 use crate::codec;
 use crate::core::{Mono, Now};
@@ -21,6 +21,11 @@ const MAX_TTL_MS: u64 = 600_000;
 const MAX_SEQ_STEP: u64 = 1 << 32;
 /// What an envelope adds to its body at most, in bytes.
 const ENVELOPE_OVERHEAD: usize = 192;
+
+/// The names of wanted records may fill this much of a message; the rest waits for the next one.
+const WANT_BUDGET: usize = MAX_SYNC / 16;
+/// What the name of a wanted record takes beside its origin's at most, in bytes.
+const WANT_OVERHEAD: usize = 5;
 
 /// Every record that this node keeps, its own included.
 #[derive(Debug)]
@@ -162,7 +167,9 @@ impl Records {
         self.origins.iter().map(digest).collect()
     }
 
-    /// What the writer of `digest` lacks, at most `budget` bytes of it, and what is newer there.
+    /// What the writer of `digest` lacks, at most `budget` bytes of it, and what is newer there, at
+    /// most [`WANT_BUDGET`] bytes of it: what others are proven by, and what cannot be had any more
+    /// in the last place.
     pub(crate) fn compare(
         &self,
         now: Mono,
@@ -181,6 +188,14 @@ impl Records {
                 }
             }
         }
+        want.sort_by_key(|(_, kind)| *kind);
+        let mut left = WANT_BUDGET;
+        let fits = |(name, _): &(NodeName, RecordKind)| {
+            let rest = left.checked_sub(name.as_str().len() + WANT_OVERHEAD);
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        };
+        want = want.into_iter().take_while(fits).collect();
         let newer = self.origins.iter().flat_map(|(name, origin)| {
             origin.held.iter().map(move |(kind, held)| ((name, *kind), (origin.generation, held.seq), held))
         });

@@ -98,6 +98,12 @@ pub const DEFINITIONS: &[Definition] = &[
     histogram("seam_transfer_seconds", &["backend"], MOVING, "Time of one attempt to move bytes."),
     counter("seam_probes_total", None, &["backend", "result"], "Probes, by result."),
     histogram("seam_probe_seconds", &["backend"], TALKING, "Time of one answered probe."),
+    counter(
+        "seam_rail_refused_total",
+        None,
+        &["rail", "reason"],
+        "What a rail turned away or gave up: requests refused, broken or malformed, connections refused or failed.",
+    ),
     counter("seam_samples_discarded_total", None, &["reason"], "Samples that were not used."),
     gauge("seam_members", None, &["state"], "Members of the mesh by state."),
     counter("seam_gossip_bytes_total", Some(Unit::Bytes), &["direction", "kind"], "Bytes of the mesh."),

@@ -19,6 +19,8 @@ fn what_was_counted_is_in_the_text_with_its_help() {
     metrics.transition(PathState::Healthy, PathState::DegradedUsable);
     metrics.probed(BackendKind::Quic, ProbeResult::Ok, Some(Duration::from_micros(300)));
     metrics.gossip(Direction::Sent, "swim", 1000);
+    metrics.rail_refused(&RailName::new("r0").unwrap(), "malformed", 2);
+    metrics.rail_refused(&RailName::new("r0").unwrap(), "malformed", 1);
     metrics.set("seam_paths", &["healthy"], 3.0);
     let text = metrics.render();
     for line in [
@@ -30,6 +32,7 @@ fn what_was_counted_is_in_the_text_with_its_help() {
         "seam_probe_seconds_bucket{backend=\"quic\",le=\"0.00025\"} 0",
         "seam_probe_seconds_bucket{backend=\"quic\",le=\"0.0005\"} 1",
         "seam_gossip_bytes_total{direction=\"sent\",kind=\"swim\"} 1000",
+        "seam_rail_refused_total{rail=\"r0\",reason=\"malformed\"} 3",
         "seam_paths{state=\"healthy\"} 3",
         &format!("seam_build_info{{version=\"{VERSION}\",profile=\"reference\"}} 1"),
     ] {

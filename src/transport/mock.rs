@@ -129,6 +129,10 @@ impl<B: Backend> Backend for Faulty<B> {
         })
     }
 
+    fn refusals(&self) -> Vec<(&'static str, u64)> {
+        self.inner.refusals()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.inner.close()
     }

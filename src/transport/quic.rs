@@ -168,6 +168,17 @@ impl Backend for QuicRail {
         Box::pin(send::write(&self.dialer, &self.shared.arena, peer, write))
     }
 
+    fn refusals(&self) -> Vec<(&'static str, u64)> {
+        let (streams, connections) = (self.counters(), self.connections());
+        vec![
+            ("refused", streams.refused),
+            ("broken", streams.broken),
+            ("malformed", streams.malformed),
+            ("connection_refused", connections.refused),
+            ("connection_failed", connections.failed),
+        ]
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.dialer.clear();

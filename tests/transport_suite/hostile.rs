@@ -8,6 +8,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use seam::net::NodeIdentity;
+use seam::transport::Backend as _;
 
 use crate::world::{AMPLE, Kind, Node, World, extent, lease};
 
@@ -97,6 +98,7 @@ async fn garbage_on_the_streams_of_a_member_changes_nothing() {
         assert_eq!(say(&connection, bytes).await.ok(), None, "{bytes:?} was answered");
     }
     assert_eq!(d.rail.counters().malformed, garbage.len() as u64);
+    assert!(d.rail.refusals().contains(&("malformed", garbage.len() as u64)), "{:?}", d.rail.refusals());
     assert_eq!(d.ledger.of(&lease(1)).opened, 0);
     assert!(d.untouched_outside(&[]));
     serves_as_ever(&world, &d).await;

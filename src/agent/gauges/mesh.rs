@@ -1,41 +1,30 @@
 //! The mesh's own counters, carried over into the metrics, and what it holds.
 
-use std::collections::BTreeMap;
-
+use super::Counted;
 use crate::agent::links::Links;
 use crate::agent::mesh::{Drops, TrafficKind};
 use crate::mesh::{MemberState, RecordKind, Refusal};
 use crate::metrics::Direction;
 
-/// What the metrics have been told already.
-#[derive(Default)]
-pub(super) struct Counted(BTreeMap<(&'static str, &'static str), u64>);
-
-impl Counted {
-    /// What came on top since the last time.
-    fn news(&mut self, family: &'static str, word: &'static str, total: u64) -> u64 {
-        let told = self.0.entry((family, word)).or_default();
-        total.saturating_sub(std::mem::replace(told, total))
-    }
-}
-
-pub(super) async fn keep(links: &Links, counted: &mut Counted) {
+pub(super) async fn keep(links: &Links, counted: &mut Counted<(&'static str, &'static str)>) {
     let Some(mesh) = links.mesh.get() else { return };
     let stats = mesh.stats();
     for kind in TrafficKind::ALL {
         let word = kind.as_str();
-        links.metrics.gossip(Direction::Sent, word, counted.news("sent", word, stats.bytes_out(kind)));
-        links.metrics.gossip(Direction::Received, word, counted.news("received", word, stats.bytes_in(kind)));
+        if let Some(bytes) = counted.news(("sent", word), stats.bytes_out(kind)) {
+            links.metrics.gossip(Direction::Sent, word, bytes);
+        }
+        if let Some(bytes) = counted.news(("received", word), stats.bytes_in(kind)) {
+            links.metrics.gossip(Direction::Received, word, bytes);
+        }
     }
     for place in Drops::ALL {
-        let count = counted.news("dropped", place.as_str(), stats.dropped(place));
-        if count > 0 {
+        if let Some(count) = counted.news(("dropped", place.as_str()), stats.dropped(place)) {
             links.metrics.dropped_many(place.as_str(), count);
         }
     }
     for &reason in Refusal::ALL {
-        let count = counted.news("refused", reason.as_str(), stats.refused(reason));
-        if count > 0 {
+        if let Some(count) = counted.news(("refused", reason.as_str()), stats.refused(reason)) {
             links.metrics.disbelieved(reason.as_str(), count);
         }
     }

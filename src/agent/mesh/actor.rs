@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -15,8 +14,9 @@ use super::mailbox::Latest;
 use super::peers::Peers;
 use super::stats::MeshStats;
 use super::views::{self, View};
+use crate::agent::clock::Clock;
 use crate::codec::Blob;
-use crate::core::{Core, Mono, Now};
+use crate::core::{Core, Mono};
 use crate::mesh::{Input, MemberState, MeshCore, Output, RecordSigner};
 use crate::model::{Generation, NodeName};
 
@@ -44,30 +44,6 @@ pub(super) struct Shared {
     pub(super) joined: AtomicBool,
     /// The end was asked for.
     pub(super) left: AtomicBool,
-}
-
-/// A clock that is read once a turn.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock(Instant);
-
-impl Clock {
-    pub(super) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(super) fn now(self) -> Now {
-        let mono = u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Now { mono: Mono(mono), wall_ms: wall_ms() }
-    }
-
-    fn at(self, mono: Mono) -> Instant {
-        self.0 + Duration::from_nanos(mono.0)
-    }
-}
-
-pub(super) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What the gossip actor is made of.
@@ -215,7 +191,7 @@ async fn wake(clock: Clock, mut deadline: watch::Receiver<Option<Mono>>, actor: 
         let due = *deadline.borrow_and_update();
         let sleep = async {
             match due {
-                Some(due) => tokio::time::sleep_until(clock.at(due).into()).await,
+                Some(due) => tokio::time::sleep_until(clock.instant(due)).await,
                 None => std::future::pending().await,
             }
         };

@@ -7,7 +7,7 @@ use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use super::actor::Message;
-use super::frames::{Kind, PATIENCE, StreamError, read_bytes, write_message, write_question};
+use super::frames::{Kind, StreamError, read_bytes, within, write_message, write_question};
 use super::peers::Peers;
 use super::stats::{MeshStats, TrafficKind};
 use crate::mesh::{Input, MAX_SYNC};
@@ -40,10 +40,14 @@ async fn attempt(
     addr: SocketAddr,
     bytes: Vec<u8>,
 ) -> Result<(), StreamError> {
-    let connection = peers.to(to, addr).await?;
-    let (mut send, mut receive) = connection.quinn().open_bi().await.map_err(StreamError::broken)?;
-    let question = tokio::time::timeout(PATIENCE, write_question(&mut send, Kind::Sync, &bytes));
-    question.await.map_err(StreamError::broken)??;
+    // A peer may be slow to answer, to admit a stream, or to read.
+    let (connection, mut send, mut receive) = within(async {
+        let connection = peers.to(to, addr).await?;
+        let (mut send, receive) = connection.quinn().open_bi().await.map_err(StreamError::broken)?;
+        write_question(&mut send, Kind::Sync, &bytes).await?;
+        Ok((connection, send, receive))
+    })
+    .await?;
     stats.sent(TrafficKind::Sync, bytes.len());
     let reply = read_bytes(&mut receive, MAX_SYNC).await?;
     stats.received(TrafficKind::Sync, reply.len());

@@ -40,6 +40,8 @@ pub(super) struct Hello {
 pub(super) struct HelloReply {
     /// The latest life known of that name, and where it listened.
     pub(super) known: Option<(Generation, SocketAddr)>,
+    /// The clock of whoever answers, in milliseconds since the Unix epoch.
+    pub(super) wall_ms: u64,
 }
 
 impl Wire for Hello {
@@ -102,7 +104,8 @@ impl StreamError {
     }
 }
 
-async fn within<T>(what: impl Future<Output = Result<T, StreamError>>) -> Result<T, StreamError> {
+/// What comes within [`PATIENCE`].
+pub(super) async fn within<T>(what: impl Future<Output = Result<T, StreamError>>) -> Result<T, StreamError> {
     tokio::time::timeout(PATIENCE, what).await.unwrap_or_else(|_| Err(StreamError("it took too long".to_owned())))
 }
 
@@ -123,7 +126,8 @@ mod tests {
         };
         golden(codec::encode(&Hello { name: node("d0") }), &[&[1, 2], b"d0"]);
         let known = Some((5, SocketAddr::from(([10, 0, 0, 1], 7))));
-        golden(codec::encode(&HelloReply { known }), &[&[1, 1, 5, 0, 10, 0, 0, 1, 7]]);
+        golden(codec::encode(&HelloReply { known, wall_ms: 300 }), &[&[1, 1, 5, 0, 10, 0, 0, 1, 7, 251, 44, 1]]);
+        golden(codec::encode(&HelloReply { known: None, wall_ms: 9 }), &[&[1, 0, 9]]);
 
         let ask = LeaseAsk {
             holder: node("p0"),

@@ -4,14 +4,19 @@ use std::io::Write;
 use std::path::Path;
 
 use super::MeshStartError;
+use super::seeds::Seen;
+use crate::mesh::MAX_AHEAD_MS;
 use crate::model::Generation;
 
 const FILE: &str = "generation";
 
-/// `max(persisted + 1, now, highest seen + 1)`, written down before it is used.
-pub(super) fn next(data_dir: &Path, now_ms: u64, seen: Option<Generation>) -> Result<Generation, MeshStartError> {
+/// `max(persisted + 1, now, highest seen + 1)`, written down before it is used. Now is the later of
+/// this node's clock and those of the others. What others say counts only as far as they would
+/// believe it themselves: a single one that lies must not push this life out of reach.
+pub(super) fn next(data_dir: &Path, now_ms: u64, seen: Seen) -> Result<Generation, MeshStartError> {
     let above = |number: Option<Generation>| number.map_or(0, |number| number.saturating_add(1));
-    let generation = now_ms.max(above(read(data_dir)?)).max(above(seen));
+    let told = seen.wall_ms.max(above(seen.life)).min(now_ms.saturating_add(MAX_AHEAD_MS));
+    let generation = now_ms.max(above(read(data_dir)?)).max(told);
     write(data_dir, generation)?;
     Ok(generation)
 }
@@ -47,16 +52,26 @@ mod tests {
     #[test]
     fn a_life_is_later_than_the_clock_the_last_one_and_what_others_saw() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(next(dir.path(), 100, None).unwrap(), 100);
-        assert_eq!(next(dir.path(), 50, None).unwrap(), 101);
-        assert_eq!(next(dir.path(), 50, Some(700)).unwrap(), 701);
-        assert_eq!(next(dir.path(), 900, Some(7)).unwrap(), 900);
+        let next = |now_ms, life, wall_ms| next(dir.path(), now_ms, Seen { life, wall_ms }).unwrap();
+        assert_eq!(next(100, None, 0), 100);
+        assert_eq!(next(50, None, 0), 101);
+        assert_eq!(next(50, Some(700), 0), 701);
+        assert_eq!(next(900, Some(7), 800), 900);
+        assert_eq!(next(910, Some(7), 2_000), 2_000);
+    }
+
+    #[test]
+    fn what_others_say_counts_as_far_as_it_can_be_true() {
+        for lie in [Seen { life: Some(u64::MAX), wall_ms: 0 }, Seen { life: None, wall_ms: u64::MAX }] {
+            let dir = tempfile::tempdir().unwrap();
+            assert_eq!(next(dir.path(), 100, lie).unwrap(), 100 + MAX_AHEAD_MS);
+        }
     }
 
     #[test]
     fn a_file_that_holds_no_number_is_named() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(FILE), "x").unwrap();
-        assert!(next(dir.path(), 1, None).unwrap_err().to_string().contains("generation holds no number"));
+        assert!(next(dir.path(), 1, Seen::default()).unwrap_err().to_string().contains("generation holds no number"));
     }
 }

@@ -44,6 +44,15 @@ impl Own {
     }
 }
 
+/// What others told a node that starts. Any of it may be false.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Seen {
+    /// The latest life of its name.
+    pub(super) life: Option<Generation>,
+    /// The latest of their clocks, in milliseconds since the Unix epoch.
+    pub(super) wall_ms: u64,
+}
+
 /// Who is starting.
 pub(super) struct Starting<'a> {
     pub(super) me: &'a NodeName,
@@ -53,17 +62,19 @@ pub(super) struct Starting<'a> {
 }
 
 impl Starting<'_> {
-    /// The latest life of this node's name that anyone knows, as far as they answer in time.
+    /// What others know of this node's name and of the time, as far as they answer in time.
     ///
     /// # Errors
     /// A process of the same name is running.
-    pub(super) async fn seen(&self) -> Result<Option<Generation>, MeshStartError> {
-        let ask = async |seed: &String| timeout(START_PATIENCE, self.ask(seed)).await.unwrap_or(Ok(None));
-        let mut latest = None;
-        for life in join_all(self.seeds.iter().map(ask)).await {
-            latest = latest.max(life?);
+    pub(super) async fn seen(&self) -> Result<Seen, MeshStartError> {
+        let nothing = || Ok(Seen::default());
+        let ask = async |seed: &String| timeout(START_PATIENCE, self.ask(seed)).await.unwrap_or_else(|_| nothing());
+        let mut seen = Seen::default();
+        for answer in join_all(self.seeds.iter().map(ask)).await {
+            let Seen { life, wall_ms } = answer?;
+            seen = Seen { life: seen.life.max(life), wall_ms: seen.wall_ms.max(wall_ms) };
         }
-        Ok(latest)
+        Ok(seen)
     }
 
     /// Whether no seed is anyone else.
@@ -77,7 +88,7 @@ impl Starting<'_> {
         true
     }
 
-    async fn ask(&self, seed: &str) -> Result<Option<Generation>, MeshStartError> {
+    async fn ask(&self, seed: &str) -> Result<Seen, MeshStartError> {
         for addr in resolve(seed).await {
             if self.own.is(addr) {
                 continue;
@@ -86,15 +97,15 @@ impl Starting<'_> {
             if connection.peer() == self.me {
                 return Err(self.taken(addr));
             }
-            let Ok(HelloReply { known }) = hello(&connection, self.me).await else { continue };
-            let Some((generation, holder)) = known else { return Ok(None) };
+            let Ok(HelloReply { known, wall_ms }) = hello(&connection, self.me).await else { continue };
+            let Some((generation, holder)) = known else { return Ok(Seen { life: None, wall_ms }) };
             let dial = timeout(HOLDER_PATIENCE, self.endpoint.connect(holder, Some(self.me)));
             if !self.own.is(holder) && matches!(dial.await, Ok(Ok(_))) {
                 return Err(self.taken(holder));
             }
-            return Ok(Some(generation));
+            return Ok(Seen { life: Some(generation), wall_ms });
         }
-        Ok(None)
+        Ok(Seen::default())
     }
 
     fn taken(&self, addr: SocketAddr) -> MeshStartError {

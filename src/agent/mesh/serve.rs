@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::LeaseServer;
 use super::actor::Message;
@@ -15,13 +15,16 @@ use super::mailbox::Mailbox;
 use super::peers::Peers;
 use super::stats::{Drops, MeshStats, TrafficKind};
 use super::views::View;
+use crate::agent::clock::wall_ms;
 use crate::codec::{self, Blob, Wire};
 use crate::mesh::{Input, MAX_SYNC};
 use crate::model::{LeaseCall, NodeName};
 use crate::net::{Connection, Endpoint};
 
-/// Questions of all peers together that are being answered.
-const MAX_QUESTIONS: usize = 1024;
+/// Lease calls of all peers together that are being answered.
+const MAX_CALLS: usize = 1024;
+/// Streams of one connection that are read at once: what a peer holds up is its own.
+const MAX_READ: usize = 8;
 
 /// Everything that an answer may need.
 #[derive(Clone)]
@@ -31,7 +34,7 @@ pub(super) struct Server {
     pub(super) mailbox: Mailbox,
     pub(super) stats: Arc<MeshStats>,
     pub(super) leases: Arc<dyn LeaseServer>,
-    pub(super) questions: Arc<Semaphore>,
+    pub(super) calls: Arc<Semaphore>,
 }
 
 impl Server {
@@ -42,8 +45,8 @@ impl Server {
         stats: Arc<MeshStats>,
         leases: Arc<dyn LeaseServer>,
     ) -> Self {
-        let questions = Arc::new(Semaphore::new(MAX_QUESTIONS));
-        Self { me, actor, mailbox, stats, leases, questions }
+        let calls = Arc::new(Semaphore::new(MAX_CALLS));
+        Self { me, actor, mailbox, stats, leases, calls }
     }
 
     /// Takes connections from others until the endpoint closes.
@@ -76,29 +79,31 @@ impl Server {
     }
 
     async fn questions(self, connection: Connection) {
-        while let Ok((mut send, mut receive)) = connection.quinn().accept_bi().await {
-            let Ok(slot) = Arc::clone(&self.questions).try_acquire_owned() else {
-                // Dropped unanswered, both halves of the stream are reset.
-                self.stats.count_drop(Drops::Questions);
-                continue;
-            };
+        let places = Arc::new(Semaphore::new(MAX_READ));
+        // Nobody closes the semaphore. Streams that find no place wait unopened, within the
+        // connection's own limits.
+        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            let Ok((mut send, mut receive)) = connection.quinn().accept_bi().await else { return };
             let (server, peer) = (self.clone(), connection.peer().clone());
             tokio::spawn(async move {
-                let _slot = slot;
-                match server.answer(&peer, &mut send, &mut receive).await {
+                match server.answer(&peer, &mut send, &mut receive, place).await {
                     // Nothing was reset, so there is nothing to fail.
                     Ok(()) => _ = send.finish(),
+                    // Dropped unanswered, both halves of the stream are reset.
                     Err(error) => tracing::debug!(%peer, %error, "question not answered"),
                 }
             });
         }
     }
 
+    /// Answers one question. It keeps its `place` among those of its connection until it has been
+    /// read to its end.
     async fn answer(
         &self,
         peer: &NodeName,
         send: &mut (impl AsyncWrite + Unpin),
         receive: &mut (impl AsyncRead + Unpin),
+        place: OwnedSemaphorePermit,
     ) -> Result<(), StreamError> {
         match read_kind(receive).await? {
             Kind::Hello => self.hello(send, receive).await,
@@ -106,7 +111,7 @@ impl Server {
                 Err(StreamError("a peer of this node's own name".to_owned()))
             }
             Kind::Sync => self.sync(peer, send, receive).await,
-            Kind::Lease => self.lease(peer, send, receive).await,
+            Kind::Lease => self.lease(peer, send, receive, place).await,
         }
     }
 
@@ -121,7 +126,7 @@ impl Server {
         // An actor that is gone drops the channel.
         let _ = self.actor.cast(Message::View(View::Life(hello.name, reply), permit));
         let known = answer.await.map_err(StreamError::broken)?;
-        self.write(send, &HelloReply { known }).await
+        self.write(send, &HelloReply { known, wall_ms: wall_ms() }).await
     }
 
     async fn sync(
@@ -130,10 +135,9 @@ impl Server {
         send: &mut (impl AsyncWrite + Unpin),
         receive: &mut (impl AsyncRead + Unpin),
     ) -> Result<(), StreamError> {
-        // Exchanges are large, so only as many are read as the actor admits.
-        let permit = self.mailbox.room().await.ok_or_else(|| StreamError("closed".to_owned()))?;
         let bytes = read_bytes(receive, MAX_SYNC).await?;
         self.stats.received(TrafficKind::Sync, bytes.len());
+        let permit = self.mailbox.room().await.ok_or_else(|| StreamError("closed".to_owned()))?;
         let (reply, answer) = oneshot::channel();
         // An actor that is gone drops the channel.
         let _ = self.actor.cast(Message::SyncAsked { from: peer.clone(), bytes, reply, permit });
@@ -154,9 +158,15 @@ impl Server {
         peer: &NodeName,
         send: &mut (impl AsyncWrite + Unpin),
         receive: &mut (impl AsyncRead + Unpin),
+        place: OwnedSemaphorePermit,
     ) -> Result<(), StreamError> {
         let bytes = read_bytes(receive, LeaseCall::LIMIT).await?;
         self.stats.received(TrafficKind::Lease, bytes.len());
+        let Ok(_slot) = self.calls.try_acquire() else {
+            self.stats.count_drop(Drops::Questions);
+            return Err(StreamError("too many lease calls at once".to_owned()));
+        };
+        drop(place);
         let call: LeaseCall = codec::decode(&bytes).map_err(StreamError::broken)?;
         if let LeaseCall::Ask(ask) = &call
             && ask.holder != *peer

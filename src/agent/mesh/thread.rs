@@ -9,7 +9,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorRef};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::actor::{Clock, Gossip, Message, Parts, Shared, wall_ms};
+use super::actor::{Gossip, Message, Parts, Shared};
 use super::mailbox::{Latest, Mailbox};
 use super::peers::Peers;
 use super::seeds::{self, Own, Starting};
@@ -17,6 +17,7 @@ use super::serve::Server;
 use super::stats::MeshStats;
 use super::views::View;
 use super::{EventSink, Inner, LeaseServer, MeshHandle, MeshSettings, MeshStartError, generation};
+use crate::agent::clock::{Clock, wall_ms};
 use crate::mesh::{MeshCore, RecordSigner, Settings};
 use crate::net::{Endpoint, NodeIdentity, Traffic};
 

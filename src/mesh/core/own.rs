@@ -122,6 +122,10 @@ impl MeshCore {
             return out.push(Output::Refused { reason: Refusal::TooLarge, from: None });
         };
         let entry = self.own.records.entry(kind).or_insert(OwnRecord { body: Vec::new(), seq: 0, again: None });
+        if entry.body == body && entry.again.is_some_and(|again| again > now.mono) {
+            // It is said already, and will be again.
+            return;
+        }
         let before = std::mem::replace(&mut entry.body, body);
         let envelope = self.draft(kind);
         let limit = if kind == RecordKind::Node { MAX_RECORD } else { MAX_RUMOUR };
@@ -169,5 +173,50 @@ fn ttl_ms(kind: RecordKind) -> u32 {
     match kind {
         RecordKind::Node => NODE_TTL_MS,
         RecordKind::Load | RecordKind::Paths(_) => RUMOUR_TTL_MS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Input, MeshSize, Settings};
+    use super::*;
+    use crate::core::Core;
+    use crate::model::{NodeName, ObservedPath, PathHealth};
+
+    fn chunk(chunk: u16, gfs: f64) -> PathsRecord {
+        let path = format!("p0>d{chunk}/r0/quic").parse().unwrap();
+        PathsRecord { chunk, paths: vec![ObservedPath { path, health: PathHealth { gfs, ..PathHealth::UNKNOWN } }] }
+    }
+
+    #[test]
+    fn only_what_changed_or_would_expire_is_said_again() {
+        let mut core = MeshCore::new(Settings {
+            node: NodeName::new("p0").unwrap(),
+            cluster: "c".to_owned(),
+            ca_der: Vec::new(),
+            addr: "127.0.0.1:1".parse().unwrap(),
+            generation: 7,
+            size: MeshSize::Lan,
+            seed: 1,
+        });
+        let mut said = |ms: u64, input: Input| -> Vec<(RecordKind, u64)> {
+            let mut out = Vec::new();
+            core.step(Now { mono: Mono(0).plus_ms(ms), wall_ms: 1_800_000_000_000 }, input, &mut out);
+            let sign = |output| match output {
+                Output::Sign { kind, seq, .. } => Some((kind, seq)),
+                _ => None,
+            };
+            out.into_iter().filter_map(sign).collect()
+        };
+        let publish = |chunks: &[PathsRecord]| Input::PublishPaths(chunks.to_vec());
+        let (first, second) = (RecordKind::Paths(0), RecordKind::Paths(1));
+        assert_eq!(said(0, publish(&[chunk(0, 0.3), chunk(1, 0.3)])), [(first, 1), (second, 1)]);
+        assert_eq!(said(10, publish(&[chunk(0, 0.3), chunk(1, 0.3)])), []);
+        assert_eq!(said(20, publish(&[chunk(0, 0.3), chunk(1, 0.5)])), [(second, 2)]);
+        assert_eq!(said(30, publish(&[chunk(0, 0.3)])), [(second, 3)], "it is void");
+        assert_eq!(said(40, publish(&[chunk(0, 0.3)])), []);
+        assert_eq!(said(50, publish(&[chunk(0, 0.3), chunk(1, 0.5)])), [(second, 4)]);
+        assert_eq!(said(24_010, Input::Tick), [(first, 2)], "it would expire");
+        assert_eq!(said(24_020, publish(&[chunk(0, 0.3), chunk(1, 0.5)])), []);
     }
 }

@@ -2,7 +2,8 @@ use pki_types::CertificateDer;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType};
 
 use super::super::identity::node_uri;
-use super::super::{RecordSigner, Refusal};
+use super::super::wire::SyncReply;
+use super::super::{MAX_MEMBERS, Member, RecordSigner, Refusal};
 use super::*;
 use crate::codec::Blob;
 use crate::model::LoadRecord;
@@ -122,6 +123,32 @@ fn both_ends_of_a_comparison_learn_what_they_lack_and_no_more() {
     assert_eq!(theirs.take(Mono(0), &want, 1 << 20), [only_theirs]);
     assert_eq!(ours.compare(Mono(0), &theirs.digest(), 10).0, [], "nothing fits");
     assert_eq!(ours.compare(Mono(0), &ours.digest(), 1 << 20), (vec![], vec![]));
+}
+
+#[test]
+fn an_answer_fits_its_message_however_much_is_wanted_and_asks_for_keys_first() {
+    let records = Cluster::new().records();
+    let kinds = [RecordKind::Node, RecordKind::Load];
+    let chunks = (0..u16::try_from(MAX_CHUNKS).unwrap()).map(RecordKind::Paths);
+    let seqs: Vec<_> = kinds.into_iter().chain(chunks).map(|kind| (kind, 1)).collect();
+    let longest = |index| OriginDigest {
+        origin: NodeName::new(&format!("{index:0>64}")).unwrap(),
+        generation: LIFE,
+        seqs: seqs.clone(),
+    };
+    let digest: Vec<_> = (0..MAX_ORIGINS).map(longest).collect();
+    let (lacked, want) = records.compare(Mono(0), &digest, 1 << 20);
+    assert_eq!(lacked, []);
+    assert!(want.len() > 900 && want.iter().all(|(_, kind)| *kind == RecordKind::Node), "{}", want.len());
+    let member = Member {
+        name: longest(0).origin,
+        addr: "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap(),
+        generation: u64::MAX,
+        renewals: !0,
+    };
+    let members = vec![foca::Member::new(member, u16::MAX, foca::State::Down); MAX_MEMBERS + 1];
+    let most = codec::encode(&SyncReply { members, records: Vec::new(), want }).unwrap().len();
+    assert!(most + MAX_SYNC / 2 <= MAX_SYNC, "{most} bytes beside the records");
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use quinn::congestion::CubicConfig;
 use quinn::{MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
-use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const KIB: u32 = 1024;
@@ -22,8 +21,7 @@ const LOOPBACK_MTU: u16 = 65_000;
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// What an operator may have to change for a network or a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointOptions {
     /// Whether batches of datagrams are cut up by the kernel or the network card, which is four
     /// times as fast where it works. The loopback device does without in any case.
@@ -154,4 +152,22 @@ fn is_loopback(peer: IpAddr) -> bool {
 
 fn idle(config: &mut TransportConfig, limit_ms: u32) {
     config.max_idle_timeout(Some(VarInt::from_u32(limit_ms).into()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_can_do_without_segmentation_offload_and_loopback_always_does() {
+        let far = IpAddr::from([10, 0, 0, 1]);
+        let near = IpAddr::from([127, 0, 0, 1]);
+        let offloads = |peer, segmentation_offload| {
+            let config = Traffic::Rail.transport(peer, EndpointOptions { segmentation_offload });
+            format!("{config:?}").contains("enable_segmentation_offload: true")
+        };
+        assert!(offloads(far, true));
+        assert!(!offloads(far, false));
+        assert!(!offloads(near, true));
+    }
 }

@@ -23,6 +23,10 @@ impl Backend for Instantly {
         Box::pin(async move { Ok(Written { bytes: write.blocks[0].bytes, hash: [0; 32], elapsed: INNER }) })
     }
 
+    fn refusals(&self) -> Vec<(&'static str, u64)> {
+        vec![("refused", 3)]
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
@@ -49,6 +53,12 @@ async fn without_faults_nothing_is_added() {
     assert_eq!(backend.probe(&peer("d"), 64, DEADLINE).await, Ok(INNER));
     assert_eq!(backend.write(&peer("d"), write(9)).await.unwrap().elapsed, INNER);
     assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[test]
+fn what_the_backend_refused_shows_through_the_faults_and_the_port() {
+    let backend: Arc<dyn Backend> = Arc::new(faulty(None));
+    assert_eq!(Arc::new(backend).refusals(), [("refused", 3)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::wire::{self, MAX_MESSAGE, Reply, Request};
+use super::wire::{MAX_MESSAGE, Reply, Request};
 use super::{CODE_ANSWERED, CODE_CANCELLED, CODE_MALFORMED, MAX_PROBE_BYTES, Shared};
 use crate::arena::{Arena, BadExtents, Run};
+use crate::codec;
 use crate::model::{Extent, LeaseId, NodeName};
 use crate::net::frame::{read_frame, write_frame};
 use crate::net::{Connection, Endpoint, ReadError, RecvStream, SendStream};
@@ -197,7 +198,7 @@ async fn echo(out: &mut SendStream, incoming: &mut RecvStream, payload_bytes: u3
 
 async fn request(incoming: &mut RecvStream) -> Result<Request, String> {
     let frame = read_frame(incoming, MAX_MESSAGE).await.map_err(|error| error.to_string())?;
-    wire::decode(&frame).map_err(|error| error.to_string())
+    codec::decode(&frame).map_err(|error| error.to_string())
 }
 
 async fn answer(out: &mut SendStream, reply: &Reply) -> Result<(), ()> {
@@ -206,7 +207,7 @@ async fn answer(out: &mut SendStream, reply: &Reply) -> Result<(), ()> {
 }
 
 async fn answer_frame(out: &mut SendStream, reply: &Reply) -> Result<(), ()> {
-    let message = wire::encode(reply).map_err(drop)?;
+    let message = codec::encode(reply).map_err(drop)?;
     write_frame(out, &message).await.map_err(drop)
 }
 

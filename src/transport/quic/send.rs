@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::dial::{Dialer, Purpose, millis};
-use super::wire::{self, MAX_MESSAGE, Reply, Request};
+use super::wire::{MAX_MESSAGE, Reply, Request};
 use super::{CODE_CANCELLED, MAX_PROBE_BYTES};
 use crate::arena::{Arena, Run};
+use crate::codec;
 use crate::model::NodeName;
 use crate::net::frame::{FrameError, read_frame, write_frame};
 use crate::net::{Connection, ConnectionError, ReadError, RecvStream, SendStream, WriteError};
@@ -197,7 +198,7 @@ async fn open(peer: &NodeName, connection: &Connection) -> Result<(Outgoing, Rec
 }
 
 async fn request_on(peer: &NodeName, out: &mut SendStream, request: &Request) -> Result<(), PathError> {
-    let message = wire::encode(request).map_err(|error| PathError::Local(error.to_string()))?;
+    let message = codec::encode(request).map_err(|error| PathError::Local(error.to_string()))?;
     write_frame(out, &message).await.map_err(|error| gone(peer, error.to_string()))
 }
 
@@ -206,7 +207,7 @@ async fn reply(peer: &NodeName, back: &mut RecvStream) -> Result<Reply, PathErro
         FrameError::Ended => gone(peer, "ended the stream without an answer".to_owned()),
         other => gone(peer, other.to_string()),
     })?;
-    wire::decode(&frame).map_err(|error| gone(peer, format!("answered something else: {error}")))
+    codec::decode(&frame).map_err(|error| gone(peer, format!("answered something else: {error}")))
 }
 
 /// Reads the echo of a probe and compares it.

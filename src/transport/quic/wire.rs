@@ -1,20 +1,14 @@
-//! The messages on a rail's streams: a version byte, then bincode, within [`MAX_MESSAGE`].
+//! The messages on a rail's streams.
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::codec::Wire;
 use crate::model::LeaseId;
 
 /// The longest message, in bytes.
 pub(super) const MAX_MESSAGE: usize = 2_048;
 /// The longest refusal, in bytes; longer ones are cut.
 const MAX_WORDS: usize = 1_024;
-const VERSION: u8 = 1;
-const CONFIG: bincode::config::Configuration<
-    bincode::config::LittleEndian,
-    bincode::config::Varint,
-    bincode::config::Limit<MAX_MESSAGE>,
-> = bincode::config::standard().with_limit::<MAX_MESSAGE>();
 
 /// The first message of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,37 +38,14 @@ impl Reply {
     }
 }
 
-/// Bytes that are no message.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WireError {
-    #[error("the message is empty")]
-    Empty,
-    #[error("version {0} is not spoken here, only {VERSION}")]
-    Version(u8),
-    #[error("{0} bytes after the message")]
-    Trailing(usize),
-    #[error(transparent)]
-    Decode(#[from] bincode::error::DecodeError),
-    #[error(transparent)]
-    Encode(#[from] bincode::error::EncodeError),
+impl Wire for Request {
+    const NAME: &'static str = "rail request";
+    const LIMIT: usize = MAX_MESSAGE;
 }
 
-pub(super) fn encode(message: &impl Serialize) -> Result<Vec<u8>, WireError> {
-    let mut bytes = vec![VERSION];
-    bincode::serde::encode_into_std_write(message, &mut bytes, CONFIG)?;
-    Ok(bytes)
-}
-
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
-    let (&version, body) = bytes.split_first().ok_or(WireError::Empty)?;
-    if version != VERSION {
-        return Err(WireError::Version(version));
-    }
-    let (message, read) = bincode::serde::decode_from_slice(body, CONFIG)?;
-    match body.len() - read {
-        0 => Ok(message),
-        trailing => Err(WireError::Trailing(trailing)),
-    }
+impl Wire for Reply {
+    const NAME: &'static str = "rail answer";
+    const LIMIT: usize = MAX_MESSAGE;
 }
 
 #[cfg(test)]
@@ -82,6 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::codec::{CodecError, decode, encode};
 
     #[test]
     fn the_bytes_of_every_message_stay_as_they_are() {
@@ -109,9 +81,10 @@ mod tests {
 
     #[test]
     fn other_versions_empty_input_and_trailing_bytes_are_refused() {
-        assert!(matches!(decode::<Reply>(&[]), Err(WireError::Empty)));
-        assert!(matches!(decode::<Reply>(&[2, 0]), Err(WireError::Version(2))));
-        assert!(matches!(decode::<Reply>(&[1, 0, 0]), Err(WireError::Trailing(1))));
+        assert!(matches!(decode::<Reply>(&[]), Err(CodecError::Empty { .. })));
+        assert!(matches!(decode::<Reply>(&[2, 0]), Err(CodecError::Version { found: 2, .. })));
+        assert!(matches!(decode::<Reply>(&[1, 0, 0]), Err(CodecError::Trailing { extra: 1, .. })));
+        assert!(matches!(decode::<Reply>(&[1; MAX_MESSAGE + 1]), Err(CodecError::TooLong { limit: MAX_MESSAGE, .. })));
         // An announced length of 2^63 is refused before memory is asked for.
         assert!(decode::<Reply>(&[1, 3, 253, 0, 0, 0, 0, 0, 0, 0, 0x80]).is_err());
     }
