@@ -209,6 +209,7 @@ async fn a_node_of_another_authority_is_kept_out() {
     // Long enough for it to try several times: what must not happen has no moment to wait for.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!stranger.mesh.joined());
+    assert!(a.mesh.connections().failed > 0, "{:?}", a.mesh.connections());
     assert_eq!(stranger.mesh.members().await.len(), 1);
     for node in [&a, &b, &c] {
         assert_eq!(node.mesh.members().await.len(), 3);

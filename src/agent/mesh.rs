@@ -41,7 +41,7 @@ use crate::api::MemberLine;
 use crate::codec::{self, Wire as _};
 use crate::mesh::{MeshEvent, MeshSize, NotEd25519};
 use crate::model::{Generation, LeaseCall, LeaseCallReply, LoadRecord, NodeName, NodeRecord, PathsRecord};
-use crate::net::{NetError, NodeIdentity};
+use crate::net::{EndpointCounters, NetError, NodeIdentity};
 pub use stats::{Drops, MeshStats, TrafficKind};
 
 /// Called with every event, in order, on the mesh's own thread: it must not wait.
@@ -215,6 +215,12 @@ impl MeshHandle {
     #[must_use]
     pub fn stats(&self) -> &MeshStats {
         &self.inner.stats
+    }
+
+    /// What happened to the connections that others opened.
+    #[must_use]
+    pub fn connections(&self) -> EndpointCounters {
+        self.inner.peers.accepted()
     }
 
     /// Tells the others that this node leaves, and ends its mesh.

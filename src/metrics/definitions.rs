@@ -111,7 +111,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "seam_mesh_refused_total",
         None,
         &["reason"],
-        "What other members said and this node did not believe, by reason.",
+        "What other members said and this node did not believe, and connections that it turned away, by reason.",
     ),
     gauge("seam_records", None, &["kind"], "Mesh records held."),
     gauge("seam_record_age_seconds", Some(Unit::Seconds), &["kind"], "Age of the oldest mesh record held."),

@@ -28,6 +28,12 @@ pub(super) async fn keep(links: &Links, counted: &mut Counted<(&'static str, &'s
             links.metrics.disbelieved(reason.as_str(), count);
         }
     }
+    let connections = mesh.connections();
+    for (word, total) in [("connection_refused", connections.refused), ("connection_failed", connections.failed)] {
+        if let Some(count) = counted.news(("refused", word), total) {
+            links.metrics.disbelieved(word, count);
+        }
+    }
     for state in MemberState::ALL {
         links.metrics.set("seam_members", &[state.as_str()], stats.members(state) as f64);
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::frames::StreamError;
 use super::stats::{Drops, MeshStats, TrafficKind};
 use crate::model::NodeName;
-use crate::net::{Connection, Endpoint};
+use crate::net::{Connection, Endpoint, EndpointCounters};
 
 /// Packets that wait for one connection.
 const MAX_BACKLOG: usize = 16;
@@ -129,6 +129,11 @@ impl Peers {
             peer.connection.subscribe()
         };
         opened(opening).await.ok_or_else(|| StreamError(format!("no connection to {to} at {addr}")))
+    }
+
+    /// What happened to the connections that others opened.
+    pub(super) fn accepted(&self) -> EndpointCounters {
+        self.endpoint.counters()
     }
 
     /// The open connection to a peer, if there is one.
