@@ -247,8 +247,12 @@ async fn an_engine_that_moves_its_own_bytes_routes_reports_and_releases() {
     let slow = json!({"destination": "d0", "duration_ms": 400.0, "bytes": MIB, "outcome": "ok"});
     let verdicts: Vec<SampleVerdict> = p0.client.post("/v1/samples", &vec![slow; 10]).await.unwrap();
     assert!(verdicts.iter().all(|verdict| verdict.accepted), "{verdicts:?}");
-    let chosen = p0.route(&RouteRequest { dry_run: true, ..request("release", MIB) }).await.unwrap().chosen.unwrap();
-    assert_eq!(chosen.node.unwrap().as_str(), "d1");
+    // The samples are taken before they are acted on.
+    until("release goes to d1", async || {
+        let dry = p0.route(&RouteRequest { dry_run: true, ..request("release", MIB) }).await.unwrap();
+        dry.chosen.and_then(|chosen| chosen.node).is_some_and(|node| node.as_str() == "d1")
+    })
+    .await;
     let adopted = json!({"active_sessions": 1, "adopted": [lease.id], "token_time_ms": 20.0});
     let done: Done = d0.client.put("/v1/capacity", &adopted).await.unwrap();
     assert!(done.changed, "{}", done.detail);
