@@ -126,3 +126,30 @@ fn a_long_trace_is_read_line_by_line() {
     let reader = TraceReader::from_reader("t", header.chain(rows)).unwrap();
     assert_eq!(reader.take(10_000).filter(Result::is_ok).count(), 10_000);
 }
+
+/// The recorded traces, where their folder is named in `SEAM_TRACE_DIR`.
+#[test]
+fn recorded_traces_are_read_to_their_last_request() {
+    let Some(folder) = std::env::var_os("SEAM_TRACE_DIR").map(std::path::PathBuf::from) else {
+        println!("skipped: SEAM_TRACE_DIR does not say where the recorded traces lie");
+        return;
+    };
+    for (file, requests, format) in [
+        ("mooncake_conversation.jsonl.gz", Some(12_031), TraceFormat::Mooncake),
+        ("azure_conv_2023.csv.gz", Some(19_366), TraceFormat::Azure),
+        ("servegen_m-large_1h_6rps.csv.gz", None, TraceFormat::ServeGen),
+    ] {
+        let reader = TraceReader::open(&folder.join(file)).unwrap();
+        assert_eq!(reader.format(), format);
+        let mut last_ms = 0.0;
+        let mut count = 0;
+        for request in reader {
+            let request = request.unwrap();
+            assert!(request.arrival_ms >= last_ms, "{file}: request {count} comes before the one before it");
+            last_ms = request.arrival_ms;
+            count += 1;
+        }
+        assert!(requests.is_none_or(|requests| requests == count), "{file}: {count}");
+        assert!(count > 1000, "{file}: {count}");
+    }
+}
