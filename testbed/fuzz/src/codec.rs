@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use seam::codec::{self, Blob, Wire};
+// `rail` compiles a source file of Seam, which finds this name here.
+pub(crate) use seam::codec::Wire;
+use seam::codec::{self, Blob};
 use seam::mesh::{Aged, Envelope, OriginDigest, RecordKind, SyncAsk, SyncPush, SyncReply};
 use seam::model::{
     Generation, LeaseAsk, LeaseCall, LeaseCallReply, LoadRecord, NodeName, NodeRecord, PathsRecord, Role,
@@ -15,7 +17,7 @@ struct Hello(NodeName);
 
 /// The form of its answer.
 #[derive(Serialize, Deserialize)]
-struct HelloReply(Option<(Generation, SocketAddr)>);
+struct HelloReply(Option<(Generation, SocketAddr)>, u64);
 
 impl Wire for Hello {
     const NAME: &'static str = "hello";
@@ -92,7 +94,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (7, codec::encode(&LeaseCall::Renew { lease, ttl_ms: 9 })),
         (8, codec::encode(&LeaseCallReply::Changed(true))),
         (9, codec::encode(&Hello(node("d0")))),
-        (10, codec::encode(&HelloReply(Some((5, SocketAddr::from(([10, 0, 0, 1], 7))))))),
+        (10, codec::encode(&HelloReply(Some((5, SocketAddr::from(([10, 0, 0, 1], 7)))), 300))),
     ];
     bytes.into_iter().flat_map(|(choice, bytes)| crate::chosen(choice, &[&bytes.expect("small")])).collect()
 }
