@@ -69,6 +69,9 @@ struct Tracked {
     spec: PathSpec,
     due: Instant,
     busy: Arc<AtomicBool>,
+    /// An answer has come: only later ones are samples, since the first also pays for the first
+    /// connection and for cold caches at both ends.
+    warm: Arc<AtomicBool>,
 }
 
 impl Actor for Prober {
@@ -111,6 +114,7 @@ impl State {
                 spec: spec.clone(),
                 due: Instant::now() + self.settings.interval.mul_f64(self.rng.random::<f64>()),
                 busy: Arc::default(),
+                warm: Arc::default(),
             });
             self.tracked.insert(spec.id.clone(), tracked);
         }
@@ -140,12 +144,13 @@ impl State {
                 continue;
             }
             self.tokens -= 1.0;
-            let (links, spec, busy) = (self.links.clone(), path.spec.clone(), path.busy.clone());
+            let (links, spec) = (self.links.clone(), path.spec.clone());
+            let (busy, warm) = (path.busy.clone(), path.warm.clone());
             let deadline = (self.settings.interval * DEADLINE_INTERVALS).clamp(MIN_DEADLINE, MAX_DEADLINE);
             let payload_bytes = self.settings.payload_bytes;
             tokio::spawn(async move {
                 let _busy = Busy(busy);
-                probe(&links, spec, payload_bytes, deadline).await;
+                probe(&links, spec, payload_bytes, deadline, &warm).await;
             });
         }
     }
@@ -168,7 +173,7 @@ impl Drop for Busy {
     }
 }
 
-async fn probe(links: &Links, spec: PathSpec, payload_bytes: u32, deadline: Duration) {
+async fn probe(links: &Links, spec: PathSpec, payload_bytes: u32, deadline: Duration, warm: &AtomicBool) {
     let Some(rail) = links.rails.get().and_then(|rails| rails.get(&spec.id.rail)) else { return };
     let start = Instant::now();
     let before = rail.in_flight_bytes();
@@ -189,6 +194,9 @@ async fn probe(links: &Links, spec: PathSpec, payload_bytes: u32, deadline: Dura
         },
         Some(elapsed),
     );
+    if outcome == SampleOutcome::Ok && !warm.swap(true, Ordering::AcqRel) {
+        return;
+    }
     links.offer_health(Sample {
         path: spec.id,
         kind: SampleKind::Probe,

@@ -133,11 +133,11 @@ impl Report {
             writeln!(out, "  {:<4} {}", agent.name, agent.api)?;
         }
         writeln!(out, "{}", paint.bold("Try"))?;
-        writeln!(out, "  seamctl --agent {} paths", first.api)?;
-        writeln!(out, "  seamctl --agent {} members", first.api)?;
-        writeln!(out, "  seamctl --agent {} route release --dry-run", first.api)?;
+        writeln!(out, "  seamctl paths --agent {}", first.api)?;
+        writeln!(out, "  seamctl members --agent {}", first.api)?;
+        writeln!(out, "  seamctl route release --bytes 1MiB --dry-run --agent {}", first.api)?;
         if let Some(interesting) = &self.interesting {
-            writeln!(out, "  seamctl --agent {} explain {}", interesting.api, interesting.decision)?;
+            writeln!(out, "  seamctl explain {} --agent {}", interesting.decision, interesting.api)?;
             writeln!(out, "      ({})", interesting.why)?;
         }
         writeln!(out, "  curl -s {}/metrics", first.api)
@@ -164,7 +164,11 @@ fn write_gray(out: &mut String, paint: Paint, path: &str, gray: &GrayReport) -> 
     writeln!(out, "{} turned gray at {}", paint.bold(path), seconds(gray.at_ms))?;
     match gray.detected_after_ms {
         Some(ms) => writeln!(out, "  seen by its source after {}", seconds(ms))?,
-        None => writeln!(out, "  not seen by its source")?,
+        None => writeln!(
+            out,
+            "  NOT SEEN by its source: a host that is itself late discards what it measures; see\n  \
+             seam_samples_discarded_total of its /metrics, and try again on a quieter machine"
+        )?,
     }
     match (gray.cleared_at_ms, gray.healthy_after_ms) {
         (Some(at), Some(ms)) => writeln!(out, "  cleared at {}, healthy again after {}", seconds(at), seconds(ms))?,

@@ -101,7 +101,7 @@ pub(crate) fn interesting<'a>(
     let kept_away = decided().find(|(class, routed)| class.is_strict() && with_gray(routed) && on(routed, is_healthy));
     let bore = || decided().find(|(class, routed)| !class.is_strict() && on(routed, is_degraded));
     kept_away
-        .map(|(_, routed)| (routed, "a strict request that kept away from the gray path"))
+        .map(|(_, routed)| (routed, "a strict request that kept away from a degraded path"))
         .or_else(|| bore().map(|(_, routed)| (routed, "a tolerant request on a degraded path")))
         .or_else(|| decided().next_back().map(|(_, routed)| (routed, "the last decision")))
 }

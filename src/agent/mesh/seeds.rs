@@ -125,9 +125,11 @@ pub(super) async fn follow(
 ) {
     let mut retry = RETRY.0;
     let mut known: Option<(NodeName, SocketAddr)> = None;
+    // Said once until the seed has answered again: it is tried for ever.
+    let mut warned = false;
     loop {
         if known.as_ref().is_none_or(|(name, _)| peers.existing(name).is_none()) {
-            known = find(&seed, own, &me, &endpoint, &peers).await;
+            known = find(&seed, own, &me, &endpoint, &peers, &mut warned).await;
         }
         let Some((node, addr)) = known.clone() else {
             tokio::time::sleep(retry).await;
@@ -150,6 +152,7 @@ async fn find(
     me: &NodeName,
     endpoint: &Endpoint,
     peers: &Peers,
+    warned: &mut bool,
 ) -> Option<(NodeName, SocketAddr)> {
     for addr in resolve(seed).await {
         if own.is(addr) {
@@ -159,9 +162,13 @@ async fn find(
             Ok(connection) if connection.peer() != me => {
                 let name = connection.peer().clone();
                 peers.adopt(connection, me);
+                *warned = false;
                 return Some((name, addr));
             }
             Ok(_) => {}
+            Err(error) if !std::mem::replace(warned, true) => {
+                tracing::warn!(seed, %addr, %error, "seed does not answer; it is tried again until it does");
+            }
             Err(error) => tracing::debug!(seed, %addr, %error, "seed does not answer"),
         }
     }

@@ -78,7 +78,7 @@ fn report() -> Report {
         interesting: Some(Interesting {
             decision: "p0.17.301".into(),
             api: "http://127.0.0.1:4001".into(),
-            why: "a strict request that kept away from the gray path".into(),
+            why: "a strict request that kept away from a degraded path".into(),
         }),
         ..Report::default()
     }
@@ -94,7 +94,8 @@ fn a_fault_that_was_not_seen_is_not_waited_for_in_words() {
     let mut unseen = report();
     unseen.gray = unseen.gray.map(|gray| GrayReport { detected_after_ms: None, healthy_after_ms: None, ..gray });
     let text = unseen.to_text(false, false);
-    assert!(text.contains("  not seen by its source\n  cleared at 4.20 s\n"), "{text}");
+    assert!(text.contains("  NOT SEEN by its source: a host that is itself late"), "{text}");
+    assert!(text.contains("\n  cleared at 4.20 s\n"), "{text}");
 }
 
 #[test]
