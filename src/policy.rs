@@ -21,6 +21,7 @@ mod round;
 mod routes;
 pub mod score;
 pub mod select;
+mod transfers;
 pub mod view;
 
 use std::fmt;

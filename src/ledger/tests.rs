@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::PAGE_BYTES;
+use crate::model::{PAGE_BYTES, RequestId};
 
 fn name(text: &str) -> NodeName {
     NodeName::new(text).unwrap()

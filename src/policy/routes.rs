@@ -13,25 +13,23 @@ use super::decide::{Candidate, Verdict, decide};
 use super::record::{Context, DecisionRecord};
 use super::requests::{Bar, Ended, Entry, Requests, Stage, Waiter};
 use super::view::Demand;
-use super::{Output, Plan, Policy, RouteProblem, TransferProblem};
+use super::{Output, Policy, RouteProblem, TransferProblem};
 use crate::api::RouteRequest;
 use crate::core::{Mono, Now};
 use crate::model::{
-    DecisionId, Generation, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, Mover, NodeName, PathId, PathSpec,
-    Quote, Reason, RequestId,
+    DecisionId, Generation, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, NodeName, PathId, Quote, Reason,
+    RequestId,
 };
 
 /// The longest transfer budget that a request may ask for, in milliseconds.
 const MAX_BUDGET_MS: u64 = 3_600_000;
 /// Callers that may wait for the same request.
 const MAX_WAITERS: usize = 64;
-/// A transfer that has not reported this long after its budget is given up.
-const REPORT_GRACE_MS: u64 = 5_000;
 
 /// The requests and what numbers them.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Routes {
-    requests: Requests,
+    pub(super) requests: Requests,
     next_ask: u64,
 }
 
@@ -200,7 +198,14 @@ impl Policy {
     }
 
     /// Decides, and asks the chosen host for a lease; closes the request if there is none.
-    fn decide_and_ask(&mut self, now: Now, id: RequestId, entry: Entry, waiters: Vec<Waiter>, out: &mut Vec<Output>) {
+    pub(super) fn decide_and_ask(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        entry: Entry,
+        waiters: Vec<Waiter>,
+        out: &mut Vec<Output>,
+    ) {
         let candidates = self.view.candidates(now, Demand::of(&entry.request));
         let (record, chosen) = self.decide(now, &id, &entry, candidates);
         match chosen {
@@ -342,134 +347,6 @@ impl Policy {
         }
     }
 
-    pub(super) fn transfer_start(&mut self, now: Now, key: u64, lease: &LeaseId, bytes: u64, out: &mut Vec<Output>) {
-        let id = match self.check_start(lease, bytes) {
-            Ok(id) => id,
-            Err(problem) => {
-                out.push(Output::Plan { key, result: Err(problem) });
-                return;
-            }
-        };
-        let Some(mut entry) = self.routes.requests.take(&id) else { return };
-        match std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Failed)) {
-            Stage::Leased { lease, path } => {
-                let budget_ms = entry.request.transfer_budget_ms.unwrap_or(self.settings.transfer_budget_ms);
-                entry.budget_until = Some(now.mono.plus_ms(budget_ms));
-                self.start(now, key, id, entry, lease, path, out);
-            }
-            // The check has seen to it that it is leased.
-            stage @ (Stage::Asking { .. } | Stage::Moving { .. } | Stage::Closed(_)) => {
-                entry.stage = stage;
-                self.routes.requests.put(&id, entry, now.mono);
-            }
-        }
-    }
-
-    fn check_start(&self, lease: &LeaseId, bytes: u64) -> Result<RequestId, TransferProblem> {
-        let unknown = || TransferProblem::Unknown(lease.clone());
-        let ended = |state: &str| TransferProblem::Ended { lease: lease.clone(), state: state.to_owned() };
-        let id = self.routes.requests.of_lease(lease).ok_or_else(unknown)?;
-        let entry = self.routes.requests.get(&id).ok_or_else(unknown)?;
-        match &entry.stage {
-            _ if self.settings.mover == Mover::Engine => {
-                Err(ended("belongs to the engine, which moves its bytes itself"))
-            }
-            Stage::Leased { lease: held, .. } if held.id == *lease => {
-                let limit = held.kv_bytes;
-                match (1..=limit).contains(&bytes) {
-                    true => Ok(id),
-                    false => Err(TransferProblem::Size { lease: lease.clone(), found: bytes, limit }),
-                }
-            }
-            Stage::Moving { lease: held, .. } if held.id == *lease => Err(ended("is being used by a transfer")),
-            Stage::Closed(ended_as) if entry.leases.last() == Some(lease) => Err(ended(ended_as.words())),
-            Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {
-                Err(ended("was used: its transfer failed and went on with another lease"))
-            }
-        }
-    }
-
-    /// Starts an attempt with a lease that was just granted or held.
-    #[allow(clippy::too_many_arguments)]
-    fn start(
-        &mut self,
-        now: Now,
-        key: u64,
-        id: RequestId,
-        mut entry: Entry,
-        lease: Lease,
-        path: PathSpec,
-        out: &mut Vec<Output>,
-    ) {
-        let until = entry.budget_until.unwrap_or(now.mono);
-        let left_ms = until.ms_since(now.mono);
-        let decision = entry.last.clone();
-        let (Some(decision), 1..) = (decision, left_ms) else {
-            // What is left is no time to move anything in: it would only make the path look slow.
-            out.push(Output::GiveUp(lease.id));
-            let problem = TransferProblem::Exhausted("the transfer budget is spent".to_owned());
-            out.push(Output::Plan { key, result: Err(problem) });
-            self.close(now, &id, entry, Ended::Failed);
-            return;
-        };
-        // An attempt that is not the last leaves half of the budget to those after it.
-        let last = entry.attempt >= self.settings.transfer_attempts;
-        let deadline_ms = if last { left_ms } else { left_ms.div_ceil(2) };
-        let plan = Plan { request_id: id.clone(), decision, lease: lease.clone(), path: path.clone(), deadline_ms };
-        out.push(Output::Plan { key, result: Ok(plan) });
-        entry.stage = Stage::Moving { lease, path, stopping: false };
-        self.routes.requests.put(&id, entry, until.plus_ms(REPORT_GRACE_MS));
-    }
-
-    pub(super) fn transfer_failed(
-        &mut self,
-        now: Now,
-        key: u64,
-        lease: &LeaseId,
-        detail: &Arc<str>,
-        out: &mut Vec<Output>,
-    ) {
-        let Some((id, mut entry, path)) = self.take_moving(lease) else {
-            out.push(Output::Plan { key, result: Err(TransferProblem::Unknown(lease.clone())) });
-            return;
-        };
-        // Its bytes may have landed after all, and only the answer was lost.
-        out.push(Output::GiveUp(lease.clone()));
-        entry.bars.push(Bar::failed(path, entry.attempt, self.settings.transfer_attempts, detail));
-        let spent = entry.budget_until.is_none_or(|until| until <= now.mono);
-        if entry.attempt >= self.settings.transfer_attempts || spent {
-            let why = if spent { "the transfer budget is spent" } else { "no attempt is left" };
-            let problem = TransferProblem::Exhausted(format!("{why} after attempt {}: {detail}", entry.attempt));
-            out.push(Output::Plan { key, result: Err(problem) });
-            self.close(now, &id, entry, Ended::Failed);
-            return;
-        }
-        entry.attempt += 1;
-        entry.rounds = 0;
-        self.decide_and_ask(now, id, entry, vec![Waiter::Transfer(key)], out);
-    }
-
-    pub(super) fn transfer_ended(&mut self, now: Now, lease: &LeaseId, delivered: bool, out: &mut Vec<Output>) {
-        if let Some((id, entry, _)) = self.take_moving(lease) {
-            if !delivered {
-                out.push(Output::GiveUp(lease.clone()));
-            }
-            self.close(now, &id, entry, if delivered { Ended::Delivered } else { Ended::Cancelled });
-        }
-    }
-
-    fn take_moving(&mut self, lease: &LeaseId) -> Option<(RequestId, Entry, PathId)> {
-        let id = self.routes.requests.of_lease(lease)?;
-        match &self.routes.requests.get(&id)?.stage {
-            Stage::Moving { lease: held, path, .. } if held.id == *lease => {
-                let path = path.id.clone();
-                let entry = self.routes.requests.take(&id)?;
-                Some((id, entry, path))
-            }
-            Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => None,
-        }
-    }
-
     pub(super) fn release(&mut self, now: Now, lease: &LeaseId, out: &mut Vec<Output>) -> bool {
         match self.routes.requests.of_lease(lease) {
             Some(id) if self.routes.requests.get(&id).is_some_and(|entry| entry.leases.last() == Some(lease)) => {
@@ -582,7 +459,7 @@ impl Policy {
         }
     }
 
-    fn close(&mut self, now: Now, id: &RequestId, mut entry: Entry, how: Ended) {
+    pub(super) fn close(&mut self, now: Now, id: &RequestId, mut entry: Entry, how: Ended) {
         entry.stage = Stage::Closed(how);
         entry.bars = Vec::new();
         self.routes.requests.put(id, entry, now.mono.plus_ms(self.settings.request_ttl_ms));
@@ -613,7 +490,7 @@ impl Bar {
         Self { node, path: None, verdict, why: why.into() }
     }
 
-    fn failed(path: PathId, attempt: u32, attempts: u32, detail: &str) -> Self {
+    pub(super) fn failed(path: PathId, attempt: u32, attempts: u32, detail: &str) -> Self {
         let why = format!("attempt {attempt} of this request failed here: {detail}");
         let verdict = Verdict::compared(Reason::RejectedPoolState, f64::from(attempt), f64::from(attempts));
         Self { node: path.destination.clone(), path: Some(path), verdict, why: why.into() }

@@ -1,0 +1,143 @@
+//! A transfer's way from its lease to its last attempt: what [`routes`](super::routes) leads to once
+//! the caller wants its bytes moved.
+
+use std::sync::Arc;
+
+use super::Policy;
+use super::messages::{Output, Plan, TransferProblem};
+use super::requests::{Bar, Ended, Entry, Stage, Waiter};
+use crate::core::Now;
+use crate::model::{Lease, LeaseId, Mover, PathId, PathSpec, RequestId};
+
+/// A transfer that has not reported this long after its budget is given up, in milliseconds.
+const REPORT_GRACE_MS: u64 = 5_000;
+
+impl Policy {
+    pub(super) fn transfer_start(&mut self, now: Now, key: u64, lease: &LeaseId, bytes: u64, out: &mut Vec<Output>) {
+        let id = match self.check_start(lease, bytes) {
+            Ok(id) => id,
+            Err(problem) => {
+                out.push(Output::Plan { key, result: Err(problem) });
+                return;
+            }
+        };
+        let Some(mut entry) = self.routes.requests.take(&id) else { return };
+        match std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Failed)) {
+            Stage::Leased { lease, path } => {
+                let budget_ms = entry.request.transfer_budget_ms.unwrap_or(self.settings.transfer_budget_ms);
+                entry.budget_until = Some(now.mono.plus_ms(budget_ms));
+                self.start(now, key, id, entry, lease, path, out);
+            }
+            // The check has seen to it that it is leased.
+            stage @ (Stage::Asking { .. } | Stage::Moving { .. } | Stage::Closed(_)) => {
+                entry.stage = stage;
+                self.routes.requests.put(&id, entry, now.mono);
+            }
+        }
+    }
+
+    fn check_start(&self, lease: &LeaseId, bytes: u64) -> Result<RequestId, TransferProblem> {
+        let unknown = || TransferProblem::Unknown(lease.clone());
+        let ended = |state: &str| TransferProblem::Ended { lease: lease.clone(), state: state.to_owned() };
+        let id = self.routes.requests.of_lease(lease).ok_or_else(unknown)?;
+        let entry = self.routes.requests.get(&id).ok_or_else(unknown)?;
+        match &entry.stage {
+            _ if self.settings.mover == Mover::Engine => {
+                Err(ended("belongs to the engine, which moves its bytes itself"))
+            }
+            Stage::Leased { lease: held, .. } if held.id == *lease => {
+                let limit = held.kv_bytes;
+                match (1..=limit).contains(&bytes) {
+                    true => Ok(id),
+                    false => Err(TransferProblem::Size { lease: lease.clone(), found: bytes, limit }),
+                }
+            }
+            Stage::Moving { lease: held, .. } if held.id == *lease => Err(ended("is being used by a transfer")),
+            Stage::Closed(ended_as) if entry.leases.last() == Some(lease) => Err(ended(ended_as.words())),
+            Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {
+                Err(ended("was used: its transfer failed and went on with another lease"))
+            }
+        }
+    }
+
+    /// Starts an attempt with a lease that was just granted or held.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn start(
+        &mut self,
+        now: Now,
+        key: u64,
+        id: RequestId,
+        mut entry: Entry,
+        lease: Lease,
+        path: PathSpec,
+        out: &mut Vec<Output>,
+    ) {
+        let until = entry.budget_until.unwrap_or(now.mono);
+        let left_ms = until.ms_since(now.mono);
+        let decision = entry.last.clone();
+        let (Some(decision), 1..) = (decision, left_ms) else {
+            // What is left is no time to move anything in: it would only make the path look slow.
+            out.push(Output::GiveUp(lease.id));
+            let problem = TransferProblem::Exhausted("the transfer budget is spent".to_owned());
+            out.push(Output::Plan { key, result: Err(problem) });
+            self.close(now, &id, entry, Ended::Failed);
+            return;
+        };
+        // An attempt that is not the last leaves half of the budget to those after it.
+        let last = entry.attempt >= self.settings.transfer_attempts;
+        let deadline_ms = if last { left_ms } else { left_ms.div_ceil(2) };
+        let plan = Plan { request_id: id.clone(), decision, lease: lease.clone(), path: path.clone(), deadline_ms };
+        out.push(Output::Plan { key, result: Ok(plan) });
+        entry.stage = Stage::Moving { lease, path, stopping: false };
+        self.routes.requests.put(&id, entry, until.plus_ms(REPORT_GRACE_MS));
+    }
+
+    pub(super) fn transfer_failed(
+        &mut self,
+        now: Now,
+        key: u64,
+        lease: &LeaseId,
+        detail: &Arc<str>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some((id, mut entry, path)) = self.take_moving(lease) else {
+            out.push(Output::Plan { key, result: Err(TransferProblem::Unknown(lease.clone())) });
+            return;
+        };
+        // Its bytes may have landed after all, and only the answer was lost.
+        out.push(Output::GiveUp(lease.clone()));
+        entry.bars.push(Bar::failed(path, entry.attempt, self.settings.transfer_attempts, detail));
+        let spent = entry.budget_until.is_none_or(|until| until <= now.mono);
+        if entry.attempt >= self.settings.transfer_attempts || spent {
+            let why = if spent { "the transfer budget is spent" } else { "no attempt is left" };
+            let problem = TransferProblem::Exhausted(format!("{why} after attempt {}: {detail}", entry.attempt));
+            out.push(Output::Plan { key, result: Err(problem) });
+            self.close(now, &id, entry, Ended::Failed);
+            return;
+        }
+        entry.attempt += 1;
+        entry.rounds = 0;
+        self.decide_and_ask(now, id, entry, vec![Waiter::Transfer(key)], out);
+    }
+
+    pub(super) fn transfer_ended(&mut self, now: Now, lease: &LeaseId, delivered: bool, out: &mut Vec<Output>) {
+        if let Some((id, entry, _)) = self.take_moving(lease) {
+            if !delivered {
+                out.push(Output::GiveUp(lease.clone()));
+            }
+            self.close(now, &id, entry, if delivered { Ended::Delivered } else { Ended::Cancelled });
+        }
+    }
+
+    fn take_moving(&mut self, lease: &LeaseId) -> Option<(RequestId, Entry, PathId)> {
+        let id = self.routes.requests.of_lease(lease)?;
+        match &self.routes.requests.get(&id)?.stage {
+            Stage::Moving { lease: held, path, .. } if held.id == *lease => {
+                let path = path.id.clone();
+                let entry = self.routes.requests.take(&id)?;
+                Some((id, entry, path))
+            }
+            Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => None,
+        }
+    }
+}
