@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::health::Thresholds;
 use crate::model::{Role, Workload, builtin_workloads};
 
 pub use sections::{
@@ -89,7 +90,11 @@ impl Config {
     /// Every problem found. Keys that are unknown or cannot be read come first; ranges and rules
     /// across keys are checked once every key can be read.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, ConfigError> {
-        let document = reader::read::<Self>(text, origin)?;
+        let mut document = reader::read::<Self>(text, origin)?;
+        if !document.names("policy.thresholds.prs_reject_threshold") {
+            let policy = &mut document.value.policy;
+            policy.thresholds.prs_reject_threshold = Thresholds::of(policy.profile).prs_reject_threshold;
+        }
         let problems = check::check(&document.value);
         if problems.is_empty() { Ok(document.value) } else { Err(document.refuse(problems)) }
     }

@@ -5,6 +5,7 @@ mod capacity;
 mod ids;
 mod lease;
 mod path;
+mod profile;
 mod reason;
 mod records;
 mod workload;
@@ -18,6 +19,7 @@ pub use lease::{
     Extent, Lease, LeaseAsk, LeaseCall, LeaseCallReply, LeaseRefusal, LeaseReply, Mover, PAGE_BYTES, Quote,
 };
 pub use path::{Evidence, PathHealth, PathSpec, PathState, paths_between};
+pub use profile::{InvalidProfile, Profile};
 pub(crate) use reason::coded;
 pub use reason::{Outcome, Reason};
 pub use records::{LoadRecord, NodeRecord, ObservedPath, PathsRecord, RailRecord, Role};

@@ -1,7 +1,7 @@
 //! What-if: one line of JSON that describes pools and their samples in, one decision record out.
 //!
 //! ```
-//! use seam::policy::Profile;
+//! use seam::model::Profile;
 //! use seam::whatif::decide_line;
 //!
 //! let line = r#"{"workload": "interactive", "pools": [
@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 use crate::health::window::Point;
 use crate::health::{Thresholds, Track};
+use crate::model::Profile;
 use crate::model::{Capacity, DecisionId, Evidence, NodeName, RiskGroup, Workload};
 use crate::policy::decide::{Candidate, Target, decide};
 use crate::policy::record::{Context, DecisionRecord};
-use crate::policy::{InvalidProfile, Profile};
 
 /// Bytes of a line at most.
 pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
@@ -36,9 +36,6 @@ pub const MAX_SAMPLES: usize = 100_000;
 /// Why a line was not decided.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WhatIfError {
-    /// The profile cannot decide.
-    #[error(transparent)]
-    Profile(#[from] InvalidProfile),
     /// The line is longer than [`MAX_LINE_BYTES`].
     #[error("line: found {found} bytes, allowed at most {MAX_LINE_BYTES}")]
     TooLong {
@@ -69,8 +66,7 @@ pub enum WhatIfError {
 /// # Errors
 /// Names the field at fault, what was found and what is allowed.
 pub fn decide_line(line: &str, profile: Profile, number: u64) -> Result<DecisionRecord, WhatIfError> {
-    let profile = profile.available()?;
-    let question = read::line(line)?;
+    let question = read::line(line, profile)?;
     let candidates: Vec<Candidate> =
         question.pools.into_iter().map(|pool| pool.candidate(&question.thresholds)).collect();
     let decision = decide(profile, &question.thresholds, &question.workload, &candidates);

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::sse::{Event, Sse};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use seam::policy::Profile;
+use seam::model::Profile;
 use seam::whatif::decide_line;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;

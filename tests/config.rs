@@ -158,7 +158,6 @@ fn each_rule_refuses_its_violation() {
             ),
             "rails[1].faults.base_ms: found -1, allowed 0 to 60000",
         ),
-        (with("[policy]\nprofile = \"mesh\"\n"), "policy.profile: mesh is not available yet; allowed: reference"),
         (
             with("[policy.thresholds]\nw_latency = 2.0\n"),
             "policy.thresholds.w_latency: found 2, allowed at least 0, at most 1",

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use flate2::read::GzDecoder;
 use seam::health::window::Point;
 use seam::health::{Thresholds, Track};
+use seam::model::Profile;
 use seam::model::{Capacity, Evidence, PathState, PoolName, Workload};
 use seam::policy::decide::{Candidate, Decision, Target, decide};
 use seam::policy::record::CandidateRecord;
-use seam::policy::{Profile, round4};
+use seam::policy::round4;
 use seam::whatif::decide_line;
 use serde_json::Value;
 

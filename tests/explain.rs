@@ -1,8 +1,8 @@
 //! What `explain` says, word for word.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+use seam::model::Profile;
 use seam::model::{DecisionId, Lease, Outcome, Reason};
-use seam::policy::Profile;
 use seam::policy::explain::{MAX_COLUMNS, explain};
 use seam::policy::record::DecisionRecord;
 use seam::whatif::decide_line;

@@ -9,11 +9,12 @@ use rand_chacha::ChaCha8Rng;
 use seam::api::RouteRequest;
 use seam::core::{Core, Mono, Now};
 use seam::health::{self, HealthCore, Sample, SampleKind, SampleOutcome, Thresholds};
+use seam::model::Profile;
 use seam::model::{
     BackendKind, LoadRecord, Mover, NodeName, NodeRecord, PathId, PathState, RailRecord, Role, builtin_workloads,
 };
 use seam::policy::view::Own;
-use seam::policy::{self, Policy, Profile};
+use seam::policy::{self, Policy};
 use seam::transport::mock::{Fault, FaultMode, Faults};
 
 const SEEDS: u64 = 200;

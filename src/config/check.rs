@@ -9,7 +9,6 @@ use super::{Config, EngineKind, Problem, RailConfig, format_size};
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
 use crate::model::{BackendKind, Mode, Mover, NodeName, OnNoAdmissible, PAGE_BYTES, Role};
-use crate::policy::Profile;
 use crate::transport::mock::{Faults, InvalidFaults};
 
 const MAX_SEEDS: usize = 64;
@@ -243,9 +242,6 @@ fn probe(checks: &mut Checks, config: &Config) {
 
 fn policy(checks: &mut Checks, config: &Config) {
     let policy = &config.policy;
-    checks.require(policy.profile == Profile::Reference, "policy.profile", || {
-        "mesh is not available yet; allowed: reference".to_owned()
-    });
     checks.between("policy.max_excluded_fraction", policy.max_excluded_fraction, 0.0, 1.0);
     thresholds(checks, &policy.thresholds);
     checks.at_most("policy.workloads", policy.workloads.len(), MAX_WORKLOADS);

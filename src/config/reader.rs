@@ -24,6 +24,19 @@ pub(super) struct Document<'t, T> {
 }
 
 impl<T> Document<'_, T> {
+    /// Whether the text has the entry of a dotted key.
+    pub(super) fn names(&self, key: &str) -> bool {
+        let mut table = Some(self.root.get_ref());
+        key.split('.').all(|part| {
+            let found = table.and_then(|table| table.get(part)).map(Spanned::get_ref);
+            table = match found {
+                Some(DeValue::Table(inner)) => Some(inner),
+                _ => None,
+            };
+            found.is_some()
+        })
+    }
+
     /// An error that places `problems` in the text.
     pub(super) fn refuse(&self, mut problems: Vec<Problem>) -> ConfigError {
         for problem in &mut problems {

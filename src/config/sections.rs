@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::units::{duration, size};
 use crate::health::Thresholds;
 use crate::mesh::MeshSize;
+use crate::model::Profile;
 use crate::model::{
     BackendKind, Mode, ModelName, Mover, NodeName, OnNoAdmissible, PoolName, RailName, RiskGroup, Role, Workload,
     WorkloadName,
 };
-use crate::policy::Profile;
 use crate::transport::mock::Faults;
 
 /// `[node]`: who this agent is.
@@ -226,7 +226,7 @@ pub struct PolicyConfig {
     /// The share of a pool that may be excluded; beyond it candidates are ranked instead of
     /// refused. The reference profile knows no such limit and ignores it.
     pub max_excluded_fraction: f64,
-    /// Weights and limits of the reference rules.
+    /// Weights and limits of the rules.
     pub thresholds: Thresholds,
     /// Classes beside the built-in ones, or instead of one of the same name.
     pub workloads: Vec<WorkloadConfig>,

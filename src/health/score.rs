@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::window::WindowStats;
+use crate::model::Profile;
 
 /// What a path that is both slow and lossy costs on top of each alone.
 pub const LATENCY_DROP_INTERACTION: f64 = 0.15;
@@ -21,7 +22,12 @@ pub fn gfs(thresholds: &Thresholds, stats: &WindowStats) -> f64 {
     (weighted + LATENCY_DROP_INTERACTION * latency * drop).min(1.0)
 }
 
-/// Every number of the reference policy, under the names that the published prototype uses.
+/// The mesh profile refuses a candidate above this PRS, unless configured otherwise. Severity is at
+/// most 0.55 on a path that carries work, so the prototype's 0.75 is never reached.
+const MESH_PRS_LIMIT: f64 = 0.25;
+
+/// Every number of the reference policy, under the names that the published prototype uses, and
+/// after them those that only the mesh profile reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
@@ -49,7 +55,7 @@ pub struct Thresholds {
     pub clean_to_healthy: u32,
     /// Samples that health is computed on.
     pub candidate_window: u32,
-    /// Carried; the reference compares with the constant 0.75.
+    /// The PRS above which the mesh profile refuses; the reference compares with the constant 0.75.
     pub prs_reject_threshold: f64,
     /// Sessions of a pool that does not say.
     pub default_pool_capacity: u32,
@@ -65,6 +71,39 @@ pub struct Thresholds {
     pub fae_cluster_scale: f64,
     /// The largest FAE.
     pub fae_max: f64,
+    /// Mesh: fresh samples below which a path is unproven.
+    pub min_samples: u32,
+    /// Mesh: the age from which a sample counts no longer, in milliseconds.
+    pub fresh_ms: f64,
+    /// Mesh: the age of the newest sample from which a path is stale, in milliseconds.
+    pub stale_after_ms: f64,
+    /// Mesh: the largest effective criticality that still flows when no path has fresh telemetry.
+    pub blackout_criticality: f64,
+    /// Mesh: how long the first quarantine of a path lasts at least, in milliseconds.
+    pub quarantine_hold_ms: f64,
+    /// Mesh: how long any quarantine lasts at least, however often the path has flapped, in
+    /// milliseconds.
+    pub quarantine_hold_max_ms: f64,
+    /// Mesh: how long a path must have been out of quarantine for one flap to be forgotten, in
+    /// milliseconds.
+    pub flap_forget_ms: f64,
+    /// Mesh: achieved over expected bandwidth below which a path is DEGRADED_USABLE.
+    pub bandwidth_degraded: f64,
+    /// Mesh: achieved over expected bandwidth below which a path is DEGRADED_RESTRICTED.
+    pub bandwidth_restricted: f64,
+    /// Mesh: achieved over expected bandwidth below which a path is a QUARANTINE_CANDIDATE.
+    pub bandwidth_quarantine: f64,
+    /// Mesh: how long a state that bandwidth led to is held at least, in milliseconds; doubles with
+    /// every flap.
+    pub bandwidth_hold_ms: f64,
+    /// Mesh: a host's token time over its pool's median from which it ranks as DEGRADED_USABLE.
+    pub token_time_degraded: f64,
+    /// Mesh: a host's token time over its pool's median from which it ranks as DEGRADED_RESTRICTED.
+    pub token_time_restricted: f64,
+    /// Mesh: effective criticality from which work is ranked by health first.
+    pub health_first_from: f64,
+    /// Mesh: utilization from which session load ranks.
+    pub load_ranks_from: f64,
 }
 
 impl Default for Thresholds {
@@ -90,6 +129,33 @@ impl Default for Thresholds {
             w_drop: 0.25,
             fae_cluster_scale: 100.0,
             fae_max: 10.0,
+            min_samples: 3,
+            fresh_ms: 15_000.0,
+            stale_after_ms: 5_000.0,
+            blackout_criticality: 0.5,
+            quarantine_hold_ms: 10_000.0,
+            quarantine_hold_max_ms: 600_000.0,
+            flap_forget_ms: 600_000.0,
+            bandwidth_degraded: 0.6,
+            bandwidth_restricted: 0.4,
+            bandwidth_quarantine: 0.15,
+            bandwidth_hold_ms: 10_000.0,
+            token_time_degraded: 2.0,
+            token_time_restricted: 4.0,
+            health_first_from: 0.70,
+            load_ranks_from: 0.75,
+        }
+    }
+}
+
+impl Thresholds {
+    /// What `profile` starts from: the published numbers, which the mesh profile changes in one
+    /// place, for its PRS threshold can be reached.
+    #[must_use]
+    pub fn of(profile: Profile) -> Self {
+        match profile {
+            Profile::Reference => Self::default(),
+            Profile::Mesh => Self { prs_reject_threshold: MESH_PRS_LIMIT, ..Self::default() },
         }
     }
 }
@@ -217,6 +283,21 @@ impl ThresholdField {
         real!(w_drop, "", true 0.0..1.0),
         real!(fae_cluster_scale, "", false 0.0..1_000_000_000.0),
         real!(fae_max, "", false 0.0..1_000_000.0),
+        whole!(min_samples, super::window::WINDOW_SAMPLES as f64),
+        real!(fresh_ms, "ms", false 0.0..24.0 * HOUR_MS),
+        real!(stale_after_ms, "ms", false 0.0..24.0 * HOUR_MS),
+        real!(blackout_criticality, "", true 0.0..1.0),
+        real!(quarantine_hold_ms, "ms", true 0.0..HOUR_MS),
+        real!(quarantine_hold_max_ms, "ms", true 0.0..24.0 * HOUR_MS),
+        real!(flap_forget_ms, "ms", false 0.0..24.0 * HOUR_MS),
+        real!(bandwidth_degraded, "", true 0.0..1.0),
+        real!(bandwidth_restricted, "", true 0.0..1.0),
+        real!(bandwidth_quarantine, "", true 0.0..1.0),
+        real!(bandwidth_hold_ms, "ms", true 0.0..HOUR_MS),
+        real!(token_time_degraded, "", true 1.0..1_000_000.0),
+        real!(token_time_restricted, "", true 1.0..1_000_000.0),
+        real!(health_first_from, "", true 0.0..1.0),
+        real!(load_ranks_from, "", true 0.0..1.0),
     ];
 }
 

@@ -34,6 +34,7 @@ impl Track {
             jitter_ms: stats.jitter_ms,
             mean_drop_rate: stats.mean_drop_rate,
             sample_count: stats.sample_count,
+            ..PathHealth::UNKNOWN
         }
     }
 

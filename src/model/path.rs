@@ -72,6 +72,11 @@ pub struct PathHealth {
     pub mean_drop_rate: f64,
     /// Samples in the window.
     pub sample_count: u32,
+    /// Achieved over expected bandwidth of its newest large samples, where there are any.
+    pub bandwidth_ratio: Option<f64>,
+    /// Bytes of the largest transfer that failed here while nothing of that size has worked since;
+    /// 0 if there is none.
+    pub failed_bytes: u64,
 }
 
 impl PathHealth {
@@ -83,6 +88,8 @@ impl PathHealth {
         jitter_ms: 0.0,
         mean_drop_rate: 0.0,
         sample_count: 0,
+        bandwidth_ratio: None,
+        failed_bytes: 0,
     };
 }
 

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Profile;
 use super::messages::{Input, Output};
 use super::routes::Routes;
 use super::view::{Own, View};
 use crate::core::{Core, Mono, Now};
 use crate::health::Thresholds;
-use crate::model::{Generation, Lease, Mover, RequestId, Workload};
+use crate::model::{Generation, Lease, Mover, Profile, RequestId, Workload};
 
 /// The policy's part of the configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

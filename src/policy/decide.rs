@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::round::round4;
 use super::select::{Rank, SelectionPolicy, lexical};
-use super::{Profile, admit, score};
+use super::{admit, score};
 use crate::health::Thresholds;
 use crate::model::{
-    Capacity, Evidence, NodeName, Outcome, PathHealth, PathId, PathState, PoolName, Reason, RiskGroup, Workload,
+    Capacity, Evidence, NodeName, Outcome, PathHealth, PathId, PathState, PoolName, Profile, Reason, RiskGroup,
+    Workload,
 };
 
 /// The reference refuses a candidate above this PRS.

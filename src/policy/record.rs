@@ -12,12 +12,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::Profile;
 use super::decide::{Assessment, Candidate, Decision, Load, Target};
 use super::select::{Rank, SelectionPolicy, SelectionVector, Skipped};
 use crate::model::{
-    DecisionId, Evidence, Lease, Mode, Mover, NodeName, Outcome, PathId, PathState, PoolName, Reason, RequestId,
-    RiskGroup, Workload, coded,
+    DecisionId, Evidence, Lease, Mode, Mover, NodeName, Outcome, PathId, PathState, PoolName, Profile, Reason,
+    RequestId, RiskGroup, Workload, coded,
 };
 use written::Written;
 

@@ -10,7 +10,7 @@ use crate::core::{Core, Mono, Now};
 use crate::health::{PathReport, Thresholds};
 use crate::model::{
     BackendKind, Extent, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, LoadRecord, Mover, NodeName, NodeRecord,
-    Outcome, PathHealth, PathId, PathState, Quote, RailRecord, Reason, RequestId, Role, builtin_workloads,
+    Outcome, PathHealth, PathId, PathState, Profile, Quote, RailRecord, Reason, RequestId, Role, builtin_workloads,
 };
 
 fn name(text: &str) -> NodeName {
@@ -99,7 +99,7 @@ impl Desk {
     }
 
     fn report(&mut self, host: &str, state: PathState, gfs: f64, jitter_ms: f64) {
-        let health = PathHealth { state, gfs, p99_latency_ms: 3.0, jitter_ms, mean_drop_rate: 0.0, sample_count: 10 };
+        let health = PathHealth { state, gfs, p99_latency_ms: 3.0, jitter_ms, sample_count: 10, ..PathHealth::UNKNOWN };
         self.step(Input::Report(PathReport { path: path(host), version: 1, health }));
     }
 

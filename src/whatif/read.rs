@@ -9,7 +9,7 @@ use super::{MAX_LINE_BYTES, MAX_POOLS, MAX_SAMPLES, Pool, Question, WhatIfError}
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
 use crate::health::window::Point;
-use crate::model::{Capacity, Mode, OnNoAdmissible, PoolName, Workload, WorkloadName, builtin_workloads};
+use crate::model::{Capacity, Mode, OnNoAdmissible, PoolName, Profile, Workload, WorkloadName, builtin_workloads};
 use crate::policy::decide::Target;
 
 /// `case` and `effective_criticality` stand in published test vectors; they say nothing here.
@@ -39,13 +39,16 @@ const POOL_FIELDS: &[&str] = &[
 /// The largest latency or age that a line may state: a day, in milliseconds.
 const MAX_MS: f64 = 86_400_000.0;
 
-pub(super) fn line(text: &str) -> Result<Question, WhatIfError> {
+pub(super) fn line(text: &str, profile: Profile) -> Result<Question, WhatIfError> {
     if text.len() > MAX_LINE_BYTES {
         return Err(WhatIfError::TooLong { found: text.len() });
     }
     let value: Value = serde_json::from_str(text).map_err(|error| WhatIfError::NotJson(error.to_string()))?;
     let fields = Fields::of("line", &value, LINE_FIELDS)?;
-    let thresholds = fields.get("thresholds").map_or_else(|| Ok(Thresholds::default()), thresholds)?;
+    let thresholds = match fields.get("thresholds") {
+        Some(value) => thresholds(value, profile)?,
+        None => Thresholds::of(profile),
+    };
     let workload = match fields.get("workload") {
         Some(value) => workload(value)?,
         None => return Err(missing("workload", "a class name or the fields of a workload")),
@@ -57,10 +60,10 @@ pub(super) fn line(text: &str) -> Result<Question, WhatIfError> {
     Ok(Question { thresholds, workload, pools })
 }
 
-fn thresholds(value: &Value) -> Result<Thresholds, WhatIfError> {
+fn thresholds(value: &Value, profile: Profile) -> Result<Thresholds, WhatIfError> {
     let names: Vec<&str> = ThresholdField::ALL.iter().map(|field| field.name).collect();
     let fields = Fields::of("thresholds", value, &names)?;
-    let mut thresholds = Thresholds::default();
+    let mut thresholds = Thresholds::of(profile);
     for field in ThresholdField::ALL {
         if let Some(value) = fields.get(field.name) {
             let at = fields.path(field.name);
@@ -202,7 +205,7 @@ fn newest_age(at: &str, value: &Value, samples: usize) -> Result<Option<u64>, Wh
 mod tests {
     use super::super::decide_line;
     use super::*;
-    use crate::policy::Profile;
+    use crate::model::Profile;
 
     fn error(line: &str) -> String {
         decide_line(line, Profile::Reference, 1).unwrap_err().to_string()
@@ -311,11 +314,5 @@ mod tests {
         assert_eq!(candidate.target.path.as_ref().unwrap().to_string(), "p0>d0/r0/quic");
         assert_eq!(candidate.topology.risk_group.as_ref().unwrap().as_str(), "rack-1");
         assert_eq!(candidate.health.age_ms, Some(300));
-    }
-
-    #[test]
-    fn the_mesh_profile_is_refused() {
-        let found = decide_line(&pools("[]"), Profile::Mesh, 1).unwrap_err().to_string();
-        assert_eq!(found, "profile mesh: not available yet, allowed: reference");
     }
 }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use seam::health::Thresholds;
-use seam::policy::Profile;
+use seam::model::Profile;
 use seam::policy::decide::decide;
 use seam::policy::record::DecisionRecord;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use seam::health::window::Point;
 use seam::health::{Thresholds, Track};
+use seam::model::Profile;
 use seam::model::{Capacity, DecisionId, Evidence, Mover, Workload, builtin_workloads};
-use seam::policy::Profile;
 use seam::policy::decide::{Candidate, Target};
 use seam::policy::record::Context;
 

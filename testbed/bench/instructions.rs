@@ -6,7 +6,7 @@ mod fabric;
 use std::hint::black_box;
 
 use seam::health::Thresholds;
-use seam::policy::Profile;
+use seam::model::Profile;
 use seam::policy::decide::decide;
 use seam::policy::record::DecisionRecord;
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use clap::Args;
-use seam::policy::Profile;
+use seam::model::Profile;
 use seam::whatif::{MAX_LINE_BYTES, decide_line};
 
 use crate::exit::{Failure, print_json};

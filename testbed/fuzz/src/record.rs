@@ -1,6 +1,6 @@
 //! Decision records, as `seamctl explain` and `decisions` read them from an agent.
 
-use seam::policy::Profile;
+use seam::model::Profile;
 use seam::policy::explain::{MAX_COLUMNS, explain};
 use seam::policy::record::DecisionRecord;
 use seam::whatif::decide_line;

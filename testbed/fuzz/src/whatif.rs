@@ -1,6 +1,6 @@
 //! What-if lines.
 
-use seam::policy::Profile;
+use seam::model::Profile;
 use seam::whatif::decide_line;
 
 /// A line that is decided makes a record that reads back as it was written.
