@@ -8,13 +8,15 @@ use std::time::Duration;
 use super::{Config, EngineKind, Problem, RailConfig, format_size};
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
-use crate::model::{BackendKind, Mode, Mover, NodeName, OnNoAdmissible, PAGE_BYTES, Role};
+use crate::model::{BackendKind, Mode, Mover, NodeName, OnNoAdmissible, PAGE_BYTES, Profile, Role};
 use crate::transport::mock::{Faults, InvalidFaults};
 
 const MAX_SEEDS: usize = 64;
 const MAX_RAILS: usize = 64;
 const MAX_WORKLOADS: usize = 256;
 const MAX_ARENA_BYTES: u64 = 64 << 40;
+/// As many bytes as a rail takes for a probe.
+const MAX_BULK_BYTES: u64 = 16 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -238,6 +240,15 @@ fn probe(checks: &mut Checks, config: &Config) {
     checks.lasts("probe.interval", config.probe.interval, SECOND / 100, HOUR);
     checks.measures("probe.payload", config.probe.payload, 1, 1 << 20);
     checks.between("probe.budget_per_s", config.probe.budget_per_s, 1, 100_000);
+    let stale_ms = config.policy.thresholds.stale_after_ms;
+    let in_time = config.probe.interval.as_secs_f64() * 1000.0 <= stale_ms / 2.0;
+    checks.require(config.policy.profile != Profile::Mesh || in_time, "probe.interval", || {
+        let found = humantime::format_duration(config.probe.interval);
+        format!("found {found}, allowed at most half of policy.thresholds.stale_after_ms, {stale_ms}, or every path is stale")
+    });
+    checks.measures("probe.bulk", config.probe.bulk, 0, MAX_BULK_BYTES);
+    checks.lasts("probe.bulk_interval", config.probe.bulk_interval, SECOND, HOUR);
+    checks.measures("probe.bulk_budget", config.probe.bulk_budget, 1024, 1 << 30);
 }
 
 fn policy(checks: &mut Checks, config: &Config) {
