@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::links::Links;
 use super::rails::{Rail, peer};
 use super::supervisor::Starter;
+use crate::config::{Config, ProbeConfig};
 use crate::health::{Sample, SampleKind, SampleOutcome};
 use crate::metrics::ProbeResult;
 use crate::model::{PathId, PathSpec};
@@ -27,12 +28,13 @@ const DEADLINE_INTERVALS: u32 = 4;
 const MIN_DEADLINE: Duration = Duration::from_millis(250);
 const MAX_DEADLINE: Duration = Duration::from_secs(2);
 
-/// The prober's part of the configuration.
+/// A changed configuration, and a path that is new, are seen at the latest after this long.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// What the prober is configured with, whatever that is now, and what seeds its chance.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) interval: Duration,
-    pub(crate) payload_bytes: u32,
-    pub(crate) budget_per_s: u32,
+    pub(crate) config: watch::Receiver<Arc<Config>>,
     pub(crate) seed: u64,
 }
 
@@ -57,7 +59,8 @@ struct Round;
 
 struct State {
     links: Arc<Links>,
-    settings: Settings,
+    config: watch::Receiver<Arc<Config>>,
+    probe: ProbeConfig,
     paths: PathList,
     tracked: BTreeMap<PathId, Tracked>,
     rng: ChaCha8Rng,
@@ -86,11 +89,14 @@ impl Actor for Prober {
     ) -> Result<State, ActorProcessingErr> {
         myself.send_message(Round)?;
         let rng = ChaCha8Rng::seed_from_u64(settings.seed);
-        let (tokens, filled) = (f64::from(settings.budget_per_s), Instant::now());
-        Ok(State { links, settings, paths, tracked: BTreeMap::new(), rng, tokens, filled })
+        let mut config = settings.config;
+        let probe = config.borrow_and_update().probe.clone();
+        let (tokens, filled) = (f64::from(probe.budget_per_s), Instant::now());
+        Ok(State { links, config, probe, paths, tracked: BTreeMap::new(), rng, tokens, filled })
     }
 
     async fn handle(&self, myself: ActorRef<Round>, _: Round, state: &mut State) -> Result<(), ActorProcessingErr> {
+        state.configure();
         state.refresh();
         let now = Instant::now();
         state.refill(now);
@@ -101,6 +107,18 @@ impl Actor for Prober {
 }
 
 impl State {
+    /// Follows the configuration; what would be due too late under the new one is due within it.
+    fn configure(&mut self) {
+        if !self.config.has_changed().unwrap_or(false) {
+            return;
+        }
+        self.probe = self.config.borrow_and_update().probe.clone();
+        let now = Instant::now();
+        for path in self.tracked.values_mut() {
+            path.due = path.due.min(now + self.probe.interval.mul_f64(self.rng.random::<f64>()));
+        }
+    }
+
     /// Follows the list of paths; a new one is first probed at a random point of its interval.
     fn refresh(&mut self) {
         if !self.paths.has_changed().unwrap_or(false) && !self.tracked.is_empty() {
@@ -112,7 +130,7 @@ impl State {
             let known = before.remove(&spec.id).filter(|known| known.spec == *spec);
             let tracked = known.unwrap_or_else(|| Tracked {
                 spec: spec.clone(),
-                due: Instant::now() + self.settings.interval.mul_f64(self.rng.random::<f64>()),
+                due: Instant::now() + self.probe.interval.mul_f64(self.rng.random::<f64>()),
                 busy: Arc::default(),
                 warm: Arc::default(),
             });
@@ -121,7 +139,7 @@ impl State {
     }
 
     fn refill(&mut self, now: Instant) {
-        let budget = f64::from(self.settings.budget_per_s);
+        let budget = f64::from(self.probe.budget_per_s);
         self.tokens = (self.tokens + (now - self.filled).as_secs_f64() * budget).min(budget);
         self.filled = now;
     }
@@ -138,7 +156,7 @@ impl State {
                 break;
             }
             let spread = 1.0 + JITTER * (2.0 * self.rng.random::<f64>() - 1.0);
-            path.due = now + self.settings.interval.mul_f64(spread);
+            path.due = now + self.probe.interval.mul_f64(spread);
             // A path whose last probe still waits is not sent another: one deadline, one sample.
             if path.busy.swap(true, Ordering::AcqRel) {
                 continue;
@@ -146,8 +164,8 @@ impl State {
             self.tokens -= 1.0;
             let (links, spec) = (self.links.clone(), path.spec.clone());
             let (busy, warm) = (path.busy.clone(), path.warm.clone());
-            let deadline = (self.settings.interval * DEADLINE_INTERVALS).clamp(MIN_DEADLINE, MAX_DEADLINE);
-            let payload_bytes = self.settings.payload_bytes;
+            let deadline = (self.probe.interval * DEADLINE_INTERVALS).clamp(MIN_DEADLINE, MAX_DEADLINE);
+            let payload_bytes = u32::try_from(self.probe.payload).unwrap_or(u32::MAX);
             tokio::spawn(async move {
                 let _busy = Busy(busy);
                 probe(&links, spec, payload_bytes, deadline, &warm).await;
@@ -158,9 +176,10 @@ impl State {
     /// Until the next path is due and the budget covers a probe.
     fn rest(&self, now: Instant) -> Duration {
         let next = self.tracked.values().map(|path| path.due.saturating_duration_since(now)).min();
-        let missing = (1.0 - self.tokens).max(0.0) / f64::from(self.settings.budget_per_s.max(1));
+        let missing = (1.0 - self.tokens).max(0.0) / f64::from(self.probe.budget_per_s.max(1));
         let least = Duration::from_secs_f64(missing).max(Duration::from_millis(1));
-        next.unwrap_or(self.settings.interval).clamp(least, self.settings.interval.max(least))
+        let longest = self.probe.interval.min(LONGEST_REST);
+        next.unwrap_or(longest).clamp(least, longest.max(least))
     }
 }
 

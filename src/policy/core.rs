@@ -99,6 +99,7 @@ impl Core for Policy {
                 let changed = self.cancel(now, &request_id, out);
                 out.push(Output::Done { key, changed });
             }
+            Input::Configure(settings) => self.settings = *settings,
             Input::Tick => {}
         }
     }

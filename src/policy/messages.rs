@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Settings;
 use super::record::DecisionRecord;
 use crate::api::RouteRequest;
 use crate::health::PathReport;
@@ -111,6 +112,8 @@ pub enum Input {
         /// The request.
         request_id: RequestId,
     },
+    /// The configuration has changed: from the next decision on, these hold.
+    Configure(Box<Settings>),
     /// Time has passed.
     Tick,
 }
