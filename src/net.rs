@@ -9,7 +9,7 @@ mod endpoint;
 pub(crate) mod frame;
 mod tls;
 
-pub use endpoint::{Connection, Endpoint, EndpointCounters, EndpointOptions, NetError, Traffic};
+pub use endpoint::{Connection, Endpoint, EndpointCounters, EndpointOptions, NetError, RenewError, Traffic};
 pub use tls::{NodeIdentity, TlsError};
 
 pub(crate) use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
