@@ -236,6 +236,12 @@ impl Agent {
         self.links.mesh.get().map(MeshHandle::addr)
     }
 
+    /// Its metrics.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.links.metrics
+    }
+
     /// Its use cases, without HTTP.
     #[must_use]
     pub fn service(&self) -> &Service {
@@ -258,17 +264,10 @@ impl Agent {
         if let Some(rails) = self.links.rails.get() {
             rails.close().await;
         }
-        self.end_life().await;
+        let data_dir = self.config.borrow().node.data_dir.clone();
+        end_life(&self.links, &Past::of(&data_dir)).await;
         take_down(&self.links, &self.supervisor).await;
         self.tasks.shutdown().await;
-    }
-
-    /// Notes, once no stream writes any more, that this life leaves no lease behind, if it is so.
-    async fn end_life(&self) {
-        let Some(ledger) = self.links.ledger.get() else { return };
-        if let Ok(Some(true)) = ledger.read(|ledger, _| ledger.leaves_nothing()).await {
-            Past::of(&self.config.borrow().node.data_dir).forget();
-        }
     }
 
     /// Whether every core still takes its turns. Waits for them; whoever asks sets a limit.
@@ -279,6 +278,14 @@ impl Agent {
         let ledger = async { OptionFuture::from(ledger.get().map(Owner::turn)).await != Some(false) };
         let (health, policy, ledger) = tokio::join!(health, policy, ledger);
         health && policy && ledger
+    }
+}
+
+/// Notes, once no stream writes any more, that this life leaves no lease behind, if it is so.
+async fn end_life(links: &Links, past: &Past) {
+    let Some(ledger) = links.ledger.get() else { return };
+    if let Ok(Some(true)) = ledger.read(|ledger, _| ledger.leaves_nothing()).await {
+        past.forget();
     }
 }
 
@@ -355,8 +362,9 @@ fn start_rails(
                 return Err(StartError::Backend { rail: name, backend });
             }
         };
+        let endpoint = quic.endpoint();
         let (backend, faults) = with_faults(rail, quic)?;
-        rails.insert(rail.name.clone(), Rail::new(rail.backend, backend, faults));
+        rails.insert(rail.name.clone(), Rail::new(rail.backend, backend, faults, Some(endpoint)));
     }
     Ok(Rails(Arc::new(rails)))
 }

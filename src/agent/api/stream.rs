@@ -71,7 +71,7 @@ mod tests {
             Service::closed(),
             Arc::new(Metrics::new("reference", 1)),
             limits,
-            super::Access::default(),
+            crate::agent::api::Access::default(),
         ))
     }
 

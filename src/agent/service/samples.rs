@@ -55,7 +55,7 @@ impl Agency {
             inflight_bytes: report.inflight_bytes.unwrap_or(0),
             late_ms: 0.0,
         };
-        let rules = settings::health(&self.config);
+        let rules = settings::health(&self.config.borrow());
         health::judge(&rules, path.bandwidth_gbps, &sample).map_err(|discard| {
             self.links.metrics.discarded(discard);
             let (duration_ms, gbps) = (report.duration_ms, path.bandwidth_gbps);

@@ -74,7 +74,7 @@ fn bytes_that_are_complete_after_their_lease_ended_never_count_as_arrived() {
         |desk, _| drop(desk.step(down())),
         |desk, lease| drop(desk.call("p0", LeaseCall::GiveUp(lease.id.clone()))),
         |desk, lease| drop(desk.call("p0", LeaseCall::Release(lease.id.clone()))),
-        |desk, lease| drop(desk.release(lease)),
+        |desk, lease| assert!(desk.release(lease)),
     ];
     for end in ends {
         let mut desk = Desk::new(settings());
