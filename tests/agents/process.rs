@@ -78,14 +78,18 @@ impl Site {
 
     /// Starts an agent that may not come to answer.
     pub(crate) fn spawn(&self, name: &str, setup: Setup<'_>, env: &[(&str, &str)]) -> Process {
+        self.spawn_into(name, setup, env, &self.path().join(format!("{name}.log")))
+    }
+
+    /// As [`spawn`](Self::spawn), with its log written there.
+    pub(crate) fn spawn_into(&self, name: &str, setup: Setup<'_>, env: &[(&str, &str)], log: &Path) -> Process {
         let api = free_tcp();
         let config = self.path().join(format!("{name}.toml"));
         std::fs::write(&config, self.text(name, api, setup)).unwrap();
         let env: Vec<_> = env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let log = self.path().join(format!("{name}.log"));
-        let child = launch(&config, &log, &env);
+        let child = launch(&config, log, &env);
         let client = Client::new(&format!("http://{api}"), None).unwrap();
-        Process { name: name.to_owned(), api, client, config, log, env, child }
+        Process { name: name.to_owned(), api, client, config, log: log.to_owned(), env, child }
     }
 
     fn text(&self, name: &str, api: SocketAddr, setup: Setup<'_>) -> String {
@@ -143,10 +147,15 @@ impl Process {
 
     /// The same name, files and addresses once more, after the process has ended.
     pub(crate) async fn restart(&mut self) {
-        assert!(self.child.try_wait().unwrap().is_some(), "{} still runs", self.name);
+        self.relaunch();
+        self.answers().await;
+    }
+
+    /// As [`restart`](Self::restart), for one that may not come to answer.
+    pub(crate) fn relaunch(&mut self) {
+        assert!(!self.runs(), "{} still runs", self.name);
         self.child = launch(&self.config, &self.log, &self.env);
         self.client = Client::new(&format!("http://{}", self.api), None).unwrap();
-        self.answers().await;
     }
 
     /// Waits until the process has ended.
@@ -161,12 +170,20 @@ impl Process {
         }
     }
 
-    async fn answers(&self) {
+    /// Whether the process has not ended.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) async fn answers(&self) {
         until(&format!("{} answers", self.name), async || tokio::net::TcpStream::connect(self.api).await.is_ok()).await;
     }
 
     /// Everything that was logged, all lives.
     pub(crate) fn log(&self) -> String {
+        if !self.log.is_file() {
+            return "its log is no file".to_owned();
+        }
         std::fs::read_to_string(&self.log).unwrap()
     }
 

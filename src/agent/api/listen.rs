@@ -114,6 +114,7 @@ where
                 Ok((stream, _)) => return Some(stream),
                 Err(error) => {
                     // Most often there are no descriptors left: wait for some to be closed.
+                    connections.shared.metrics.dropped("api_connections");
                     tracing::warn!(%error, "the API cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
