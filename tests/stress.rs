@@ -26,13 +26,6 @@ use world::{Terms, World};
 /// One at a time: each wants the whole machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// Anonymous memory of a process, in bytes.
-fn rss_anon(agent: &Process) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_requests_that_nobody_releases_are_bounded_and_end_by_themselves() {
     const REQUESTS: usize = 10_000;
@@ -46,7 +39,7 @@ async fn ten_thousand_requests_that_nobody_releases_are_bounded_and_end_by_thems
     let d0 = site.start("d0", Setup { decode: Some(&decode), more, ..Setup::DECODE }).await;
     let p0 = site.start("p0", Setup { more, ..Setup::PREFILL }).await;
     p0.settled(1).await;
-    let before = [&p0, &d0].map(rss_anon);
+    let before = [&p0, &d0].map(Process::rss_anon);
 
     let (started, leased) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let caller = async || {
@@ -62,7 +55,7 @@ async fn ten_thousand_requests_that_nobody_releases_are_bounded_and_end_by_thems
     let leased = leased.into_inner();
     let took_s = begun.elapsed().as_secs_f64();
     let held = d0.leases().await.len();
-    let during = [&p0, &d0].map(rss_anon);
+    let during = [&p0, &d0].map(Process::rss_anon);
     println!(
         "{REQUESTS} requests in {took_s:.1} s, {leased} leased, {held} held at the end; anonymous memory of \
          prefill and decode host {before:?} B before, {during:?} B after"

@@ -194,6 +194,18 @@ impl Process {
         std::fs::write(&self.config, before.replacen(from, to, 1)).unwrap();
     }
 
+    /// Its anonymous memory in use, in bytes.
+    pub(crate) fn rss_anon(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// How many descriptors it has open.
+    pub(crate) fn descriptors(&self) -> u64 {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count() as u64
+    }
+
     pub(crate) async fn status(&self) -> Status {
         self.client.get("/v1/status").await.unwrap()
     }
