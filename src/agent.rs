@@ -54,7 +54,7 @@ use crate::health::HealthCore;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::model::{BackendKind, Generation, LeaseCall, NodeName, NodeRecord, PAGE_BYTES, RailRecord};
-use crate::net::{EndpointOptions, NetError, NodeIdentity, TlsError};
+use crate::net::{EndpointOptions, NetError, NodeIdentity, ResetSecret, TlsError};
 use crate::policy::Policy;
 use crate::transport::Backend;
 use crate::transport::mock::{FaultSwitch, Faulty, InvalidFaults};
@@ -310,10 +310,11 @@ async fn hand_back(links: &Arc<Links>, service: &Service, node: &NodeName) {
 
 fn identity(config: &Config) -> Result<NodeIdentity, TlsError> {
     let (cluster, node) = (config.node.cluster.as_str(), &config.node.name);
-    match config.credentials() {
+    let identity = match config.credentials() {
         Credentials::Files { ca, cert, key } => NodeIdentity::load(cluster, node, &ca, &cert, &key),
         Credentials::Dev { dir } => NodeIdentity::dev(cluster, node, &dir),
-    }
+    };
+    Ok(identity?.with_reset_secret(ResetSecret::load_or_create(&config.node.data_dir)?))
 }
 
 async fn start_mesh(

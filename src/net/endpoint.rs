@@ -230,8 +230,11 @@ impl Endpoint {
         config
             .max_udp_payload_size(traffic.max_payload())
             .map_err(|error| bind(io::Error::other(error.to_string())))?;
+        let local = socket.local_addr().map_err(bind)?;
+        if let Some(secret) = identity.reset_secret() {
+            secret.apply(&mut config, traffic.alpn(), local);
+        }
         let quinn = quinn::Endpoint::new(config, Some(server), socket, runtime).map_err(bind)?;
-        let local = quinn.local_addr().map_err(bind)?;
         let counters = Arc::new(Counters::default());
         let (sender, receiver) = mpsc::channel(MAX_UNACCEPTED);
         tokio::spawn(accept_loop(quinn.clone(), credentials.clone(), Arc::clone(&counters), sender));
