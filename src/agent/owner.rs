@@ -385,6 +385,7 @@ mod tests {
         assert_eq!(owner.ask(|key| Input::RingIn { key, ms: 1 }).await, Err(Full { limit: 2 }));
         assert_eq!(owner.offer(Input::Tick), Err(Full { limit: 2 }));
         owner.tell(Input::Tick);
+        assert!(owner.turn().await, "whoever asks whether it lives waits for its turn");
         for question in waiting {
             question.abort();
         }
