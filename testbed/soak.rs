@@ -96,12 +96,12 @@ async fn soak(length: Duration) {
     let decode = Setup { decode: Some(&decode), more, ..Setup::DECODE };
     let prefill = Setup { more, ..Setup::PREFILL };
     let d0 = site.start("d0", decode).await;
-    let d1 = RefCell::new(site.start("d1", Setup { first: false, ..decode }).await);
+    let d1 = site.start("d1", Setup { first: false, ..decode }).await;
     let (p0, p1) = (site.start("p0", prefill).await, site.start("p1", prefill).await);
     for host in [&p0, &p1] {
         host.settled(2).await;
     }
-    let apis = [("d0", d0.api.to_string()), ("d1", d1.borrow().api.to_string())];
+    let apis = [("d0", d0.api.to_string()), ("d1", d1.api.to_string())];
     let (tally, end) = (Tally::default(), Instant::now() + length);
     let series = ["p0", "p1", "d0"].map(Series::of);
     let requests = RefCell::new(Vec::new());
@@ -118,13 +118,14 @@ async fn soak(length: Duration) {
             assert!(d0.leases().await.len() <= SESSIONS, "never beyond what fits");
         }
     };
-    tokio::join!(futures_util::future::join_all(callers), sampling, disturb(&p0, &d0, &d1, end));
+    let disturbing = disturb(&p0, &d0, d1, end);
+    let (_, (), d1) = tokio::join!(futures_util::future::join_all(callers), sampling, disturbing);
 
     println!("{tally:?}");
     assert!(tally.delivered.get() > tally.failed.get(), "most bytes arrive");
     until("every lease has ended", async || {
         let holders = p0.leases().await.len() + p1.leases().await.len();
-        holders + d0.leases().await.len() + d1.borrow().leases().await.len() == 0
+        holders + d0.leases().await.len() + d1.leases().await.len() == 0
     })
     .await;
     let grown: Vec<String> = series.iter().flat_map(|series| judge(series, &requests.borrow())).collect();
@@ -160,7 +161,7 @@ async fn call(host: &Process, apis: &[(&str, String); 2], tally: &Tally, end: In
                 }
             }
         }
-        if number % 50 == 0 {
+        if number.is_multiple_of(50) {
             let _ = client.text("/metrics").await;
             let _ = client.get::<Value>("/v1/decisions?limit=20").await;
             let _ = client.events("/v1/events").await;
@@ -175,13 +176,11 @@ async fn release(apis: &[(&str, String); 2], lease: LeaseId) {
     let _ = client.delete::<Done>(&format!("/v1/leases/{lease}")).await;
 }
 
-/// One fault after the other, with calm between.
-async fn disturb(p0: &Process, d0: &Process, d1: &RefCell<Process>, end: Instant) {
-    for round in 0u32.. {
-        sleep(CALM).await;
-        if Instant::now() + CALM >= end {
-            return;
-        }
+/// One fault after the other, with calm between; the decode host that is killed comes back.
+async fn disturb(p0: &Process, d0: &Process, mut d1: Process, end: Instant) -> Process {
+    let mut round = 0u32;
+    sleep(CALM).await;
+    while Instant::now() + CALM < end {
         match round % 3 {
             0 => {
                 let faults = json!({"rail": "r0", "mode": "degraded", "base_ms": 20.0});
@@ -190,13 +189,15 @@ async fn disturb(p0: &Process, d0: &Process, d1: &RefCell<Process>, end: Instant
                 let _: Done = p0.client.put("/v1/faults", &json!({"rail": "r0"})).await.unwrap();
             }
             1 => [p0, d0].into_iter().for_each(|agent| agent.signal(Signal::HUP)),
-            _ => restart(&mut *d1.borrow_mut()).await,
+            _ => restart(&mut d1).await,
         }
+        round += 1;
+        sleep(CALM).await;
     }
+    d1
 }
 
 /// Kills a decode host; it comes back and so does its engine, without sessions.
-#[allow(clippy::await_holding_refcell_ref, reason = "nobody else has it while it is down")]
 async fn restart(host: &mut Process) {
     host.kill();
     sleep(Duration::from_secs(1)).await;
