@@ -213,13 +213,14 @@ fn judge(series: &Series, requests: &[u64]) -> Vec<String> {
     let third = (length - warm) / 3;
     let (first, last) = (warm..warm + third, length - third..length);
     let of = |values: &[u64], range: &std::ops::Range<usize>| median(&values[range.clone()]);
-    let remembered = |at: usize| {
-        let before = at.saturating_sub(REMEMBERED_FOR_S as usize);
-        // Half of the requests are this host's, or fewer.
-        ((requests[at] - requests[before]) / 2).min(REMEMBERED)
+    // The most that were remembered up to then: what is freed stays with the allocator. Half of the
+    // requests are this host's.
+    let remembered = |until: usize| {
+        let at = |at: usize| (requests[at] - requests[at.saturating_sub(REMEMBERED_FOR_S as usize)]) / 2;
+        (0..until).map(at).max().unwrap_or(0).min(REMEMBERED)
     };
     let new = match series.routes {
-        true => remembered(last.end - 1).saturating_sub(remembered(first.start)),
+        true => remembered(last.end).saturating_sub(remembered(first.start)),
         false => 0,
     };
     let mut grown = Vec::new();
