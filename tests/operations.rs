@@ -170,8 +170,9 @@ async fn a_second_signal_does_not_wait_for_the_shutdown() {
     let (client, moving) = (Client::new(&format!("http://{}", p0.api), None).unwrap(), lease.clone());
     let blocks = json!({"lease": moving, "blocks": [{"offset": 0, "bytes": 1 << 20}]});
     let transfer = tokio::spawn(async move { client.post::<Value>("/v1/transfers", &blocks).await });
+    // More bytes than the lease has: refused for that until the transfer has begun.
     until("the transfer is under way", async || {
-        p0.transfer(&lease, 1 << 20).await.is_err_and(|error| error.to_string().contains("is being used"))
+        p0.transfer(&lease, 2 << 20).await.unwrap_err().to_string().contains("is being used")
     })
     .await;
     p0.signal(Signal::TERM);
