@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Membership spreads in packets of at most [`MAX_PACKET`] bytes. Records spread as rumours in the
-//! same packets, except for `node` records, which are large and rare; exchanges of everything with
-//! one other member at a time repair what rumours missed, and bring in whoever joins. Only its
+//! same packets, except for `node` records, which are large and rare; exchanges with one other
+//! member at a time repair what rumours missed, and bring in whoever joins. An exchange compares a
+//! hash of everything, then, where that differs, 64 hashes, then the entries behind those that
+//! differ, and only then moves records (`core/sync.rs`). Only its
 //! origin can write a record: it is signed, and the key is the one in the certificate that the
 //! cluster's authority gave to that name. A record holds while its origin takes part in the life
 //! that wrote it, and no longer than it says, by the clock of whoever keeps it.
@@ -23,6 +25,7 @@ mod membership;
 mod records;
 mod refusal;
 mod size;
+mod summary;
 mod wire;
 
 use std::net::SocketAddr;
@@ -123,7 +126,7 @@ pub enum Input {
         /// What.
         bytes: Blob,
     },
-    /// Another member opened an exchange; a [`SyncAsk`].
+    /// Another member opened a round of an exchange; a [`SyncAsk`].
     SyncAsked {
         /// Numbers what others open, by the shell.
         exchange: u64,
@@ -132,7 +135,7 @@ pub enum Input {
         /// What.
         bytes: Blob,
     },
-    /// The answer to an exchange of this node; a [`SyncReply`].
+    /// The answer to a round of this node; a [`SyncReply`].
     SyncReplied {
         /// Which.
         exchange: u64,
@@ -148,7 +151,7 @@ pub enum Input {
         /// What.
         bytes: Blob,
     },
-    /// An exchange of this node came to nothing.
+    /// A round of this node came to nothing.
     SyncFailed {
         /// Which.
         exchange: u64,
@@ -186,7 +189,7 @@ pub enum Output {
         /// What.
         bytes: Vec<u8>,
     },
-    /// Open an exchange: send the bytes, bring back the answer or say that it failed.
+    /// Open a round of an exchange: send the bytes, bring back the answer or say that it failed.
     SyncAsk {
         /// Its number.
         exchange: u64,
@@ -197,7 +200,7 @@ pub enum Output {
         /// What.
         bytes: Vec<u8>,
     },
-    /// Answer an exchange that another opened.
+    /// Answer a round that another opened.
     SyncReply {
         /// Which.
         exchange: u64,

@@ -96,7 +96,9 @@ fn every_problem_is_listed_not_only_the_first() {
     Config::from_toml(&slow("reference"), "seam.toml").unwrap();
     let error = refusal(&slow("mesh"));
     assert!(
-        error.contains("probe.interval: found 3s, allowed at most half of policy.thresholds.stale_after_ms"),
+        error.contains(
+            "policy.thresholds.stale_after_ms: found 5000, allowed at least 9000: three times probe.interval"
+        ),
         "{error}"
     );
 

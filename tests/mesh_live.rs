@@ -109,6 +109,15 @@ impl Node {
         self.events.lock().unwrap().clone()
     }
 
+    /// The last load that this node heard of another.
+    fn load_of(&self, of: &str) -> Option<LoadRecord> {
+        let heard = |event: &MeshEvent| match event {
+            MeshEvent::Load { node, record, .. } if *node == name(of) => Some(record.clone()),
+            _ => None,
+        };
+        self.events().iter().rev().find_map(heard)
+    }
+
     /// The others whose record this node has and that are not gone.
     fn knows(&self) -> Vec<(NodeName, u64)> {
         let mut known = Vec::new();
@@ -199,6 +208,34 @@ async fn a_lease_call_reaches_the_other_nodes_ledger_and_names_the_caller() {
     assert_eq!(reply, Some(LeaseCallReply::Lease(refused)));
     assert_eq!(a.mesh.call_lease(&name("b"), LeaseCall::Ask(ask("c")), deadline).await, None, "in another's name");
     assert_eq!(a.mesh.call_lease(&name("nobody"), release("a"), deadline).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewed_certificate_proves_new_connections_and_every_record_and_ends_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b, _c] = three(dir.path()).await;
+    b.mesh.publish_load(load(1));
+    until("the load is known", || a.load_of("b") == Some(load(1))).await;
+    let renewed = NodeIdentity::dev("live", &name("b"), dir.path()).unwrap();
+    b.mesh.set_identity(&renewed).unwrap();
+    let holds = |events: &[MeshEvent]| {
+        let certificate = |event: &MeshEvent| match event {
+            MeshEvent::Node { record, .. } => record.certificate == renewed.certificate_der(),
+            _ => false,
+        };
+        events.iter().any(certificate)
+    };
+    until("the new certificate is known", || holds(&a.events())).await;
+    b.mesh.publish_load(load(2));
+    until("what the new key signs is believed", || a.load_of("b") == Some(load(2))).await;
+    // Whoever joins now has only the new certificate to go by.
+    let d = start(dir.path(), "d", &[b.mesh.addr()]).await;
+    until("a newcomer believes it too", || d.load_of("b") == Some(load(2))).await;
+    for node in [&a, &b, &d] {
+        assert!(!node.events().iter().any(|event| matches!(event, MeshEvent::Gone { .. })));
+    }
+    let other = NodeIdentity::dev("live", &name("c"), dir.path()).unwrap();
+    assert!(b.mesh.set_identity(&other).unwrap_err().to_string().starts_with("node.name: "));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -39,9 +39,9 @@ use self::peers::Peers;
 use self::views::View;
 use crate::api::MemberLine;
 use crate::codec::{self, Wire as _};
-use crate::mesh::{MeshEvent, MeshSize, NotEd25519};
+use crate::mesh::{MeshEvent, MeshSize, NotEd25519, RecordSigner};
 use crate::model::{Generation, LeaseCall, LeaseCallReply, LoadRecord, NodeName, NodeRecord, PathsRecord};
-use crate::net::{EndpointCounters, NetError, NodeIdentity};
+use crate::net::{Endpoint, EndpointCounters, NetError, NodeIdentity, RenewError};
 pub use stats::{Drops, MeshStats, TrafficKind};
 
 /// Called with every event, in order, on the mesh's own thread: it must not wait.
@@ -135,6 +135,7 @@ struct Inner {
     latest: Arc<Latest>,
     shared: Arc<Shared>,
     stats: Arc<MeshStats>,
+    endpoint: Endpoint,
     ended: watch::Receiver<bool>,
     /// Its end is the thread's sign to stop.
     _running: oneshot::Sender<()>,
@@ -194,6 +195,23 @@ impl MeshHandle {
     /// in time; it may have done what was asked all the same.
     pub async fn call_lease(&self, node: &NodeName, call: LeaseCall, deadline: Duration) -> Option<LeaseCallReply> {
         tokio::time::timeout(deadline, self.inner.call(node, &call)).await.ok()?
+    }
+
+    /// Presents `identity`, a renewed certificate of this node, from now on: new connections prove
+    /// it, and every record of this node is signed anew with its key. Open connections stay. Until
+    /// the new node record has reached everyone, which takes a few exchanges, others may refuse
+    /// and count what the new key signed.
+    ///
+    /// # Errors
+    /// See [`RenewError`]; nothing changed then.
+    pub fn set_identity(&self, identity: &NodeIdentity) -> Result<(), RenewError> {
+        let signer =
+            RecordSigner::from_pkcs8(identity.private_key_pkcs8()).map_err(|error| NetError::Tls(error.to_string()))?;
+        self.inner.endpoint.set_identity(identity)?;
+        let certificate = identity.certificate_der().to_vec();
+        // An actor that is gone signs nothing.
+        let _ = self.inner.actor.cast(Message::Renewed { signer: Box::new(signer), certificate });
+        Ok(())
     }
 
     /// Everyone known, this node included.

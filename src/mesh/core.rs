@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::membership::{Effects, Membership};
 use super::records::{Body, Records};
 use super::size::Beat;
+use super::summary::{FNV_BASIS, fnv};
 use super::wire::{Aged, Envelope, RecordKind};
 use super::{Input, MAX_AHEAD_MS, MAX_MEMBERS, MAX_PACKET, Member, MemberState, MeshEvent, Output, Refusal, Settings};
 use crate::codec::{self, CodecError, PacketReader};
@@ -140,6 +141,9 @@ impl MeshCore {
     }
 
     fn expired(&mut self, origin: NodeName, kind: RecordKind, out: &mut Vec<Output>) {
+        if origin == self.settings.node {
+            return;
+        }
         match kind {
             RecordKind::Node => {
                 if let Some(member) = self.live.get(&origin) {
@@ -363,12 +367,11 @@ impl Core for MeshCore {
     }
 }
 
-/// The seed of this node in this life (FNV-1a): nodes that are given the same seed must not make
-/// the same choices.
+/// The seed of this node in this life: nodes that are given the same seed must not make the same
+/// choices.
 fn own_seed(settings: &Settings) -> u64 {
-    let numbers = settings.seed.to_le_bytes().into_iter().chain(settings.generation.to_le_bytes());
-    let bytes = numbers.chain(settings.node.as_str().bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    let hash = fnv(FNV_BASIS, &settings.seed.to_le_bytes());
+    fnv(fnv(hash, &settings.generation.to_le_bytes()), settings.node.as_str().as_bytes())
 }
 
 /// Whether a member's life can have begun.

@@ -173,7 +173,8 @@ fn only_so_many_members_are_known() {
         Member { name, addr: super::net::addr(9), generation: WALL0, renewals: 0 }
     };
     let members = (0..MAX_MEMBERS).map(|index| foca::Member::alive(member(index))).collect();
-    let bytes = Blob(codec::encode(&SyncAsk { members, digest: vec![] }).unwrap());
+    let ask = SyncAsk::Entries { member_buckets: !0, members, record_buckets: 0, digest: vec![] };
+    let bytes = Blob(codec::encode(&ask).unwrap());
     let now = net.now();
     let core = net.nodes[0].core.as_mut().unwrap();
     let mut out = Vec::new();

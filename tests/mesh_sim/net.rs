@@ -375,7 +375,7 @@ impl Net {
                 self.later(0, Delivery::Input(to, reply));
             }
             Output::SyncPush { exchange, bytes } => {
-                let to = self.partners.remove(&(index, exchange)).unwrap();
+                let to = self.partners[&(index, exchange)];
                 self.later(0, Delivery::Input(to, Input::SyncPushed { from: name(index), bytes: Blob(bytes) }));
             }
             Output::Sign { kind, seq, bytes } => {

@@ -18,7 +18,7 @@ use crate::agent::clock::Clock;
 use crate::codec::Blob;
 use crate::core::{Core, Mono};
 use crate::mesh::{Input, MemberState, MeshCore, Output, RecordSigner};
-use crate::model::{Generation, NodeName};
+use crate::model::{Generation, NodeName, NodeRecord};
 
 /// What the gossip actor is told.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(super) enum Message {
     SyncReplied { exchange: u64, from: NodeName, bytes: Vec<u8>, push: oneshot::Sender<Vec<u8>> },
     /// Something new to publish waits in the mailbox.
     Publish,
+    /// The node's certificate was renewed: sign with its key from now on.
+    Renewed { signer: Box<RecordSigner>, certificate: Vec<u8> },
     /// Somebody wants to know something; the permit admitted the question.
     View(View, Option<OwnedSemaphorePermit>),
     /// The last message: leave, and say when it is done.
@@ -51,6 +53,8 @@ pub(super) struct Parts {
     pub(super) core: MeshCore,
     pub(super) clock: Clock,
     pub(super) signer: RecordSigner,
+    /// The certificate of the key that the signer has, DER.
+    pub(super) certificate: Vec<u8>,
     pub(super) peers: Arc<Peers>,
     pub(super) latest: Arc<Latest>,
     pub(super) shared: Arc<Shared>,
@@ -69,6 +73,8 @@ pub(super) struct State {
     myself: ActorRef<Message>,
     deadline: watch::Sender<Option<Mono>>,
     asked: u64,
+    /// What this node said last that it is.
+    node: Option<NodeRecord>,
 }
 
 /// Where the answers of one turn's exchanges go.
@@ -87,7 +93,7 @@ impl Actor for Gossip {
         let deadline = watch::Sender::new(None);
         tokio::spawn(wake(parts.clock, deadline.subscribe(), myself.clone()));
         parts.shared.joined.store(parts.alone, Ordering::Relaxed);
-        Ok(State { parts, myself, deadline, asked: 0 })
+        Ok(State { parts, myself, deadline, asked: 0, node: None })
     }
 
     async fn handle(
@@ -110,7 +116,17 @@ impl Actor for Gossip {
             }
             Message::Publish => {
                 for input in state.parts.latest.take() {
-                    state.turn(input, Answers::default());
+                    match input {
+                        Input::PublishNode(record) => state.publish_node(record),
+                        other => state.turn(other, Answers::default()),
+                    }
+                }
+            }
+            Message::Renewed { signer, certificate } => {
+                state.parts.signer = *signer;
+                state.parts.certificate = certificate;
+                if let Some(record) = state.node.take() {
+                    state.publish_node(record);
                 }
             }
             Message::View(view, _permit) => views::answer(&state.parts.core, state.parts.clock.now(), view),
@@ -127,6 +143,13 @@ impl Actor for Gossip {
 }
 
 impl State {
+    /// Says what this node is, with the certificate that proves what is signed now.
+    fn publish_node(&mut self, record: NodeRecord) {
+        let record = NodeRecord { certificate: self.parts.certificate.clone(), ..record };
+        self.node = Some(record.clone());
+        self.turn(Input::PublishNode(record), Answers::default());
+    }
+
     fn turn(&mut self, input: Input, mut answers: Answers) {
         let now = self.parts.clock.now();
         let mut inputs = VecDeque::from([input]);

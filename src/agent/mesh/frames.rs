@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::codec::{self, Wire};
 use crate::model::{Generation, LeaseCall, LeaseCallReply, NodeName};
-use crate::net::frame::{read_frame, write_frame};
+use crate::net::frame::{FrameError, read_frame, write_frame};
 
 /// How long one message may take to arrive.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -87,6 +87,21 @@ pub(super) async fn write_message(stream: &mut (impl AsyncWrite + Unpin), bytes:
 
 pub(super) async fn read_bytes(stream: &mut (impl AsyncRead + Unpin), limit: usize) -> Result<Vec<u8>, StreamError> {
     within(async { read_frame(stream, limit).await.map_err(StreamError::broken) }).await
+}
+
+/// As [`read_bytes`]; nothing if the stream ends instead.
+pub(super) async fn read_bytes_or_end(
+    stream: &mut (impl AsyncRead + Unpin),
+    limit: usize,
+) -> Result<Option<Vec<u8>>, StreamError> {
+    within(async {
+        match read_frame(stream, limit).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(FrameError::Ended) => Ok(None),
+            Err(error) => Err(StreamError::broken(error)),
+        }
+    })
+    .await
 }
 
 pub(super) async fn read_message<T: Wire>(stream: &mut (impl AsyncRead + Unpin)) -> Result<T, StreamError> {

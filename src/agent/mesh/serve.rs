@@ -9,7 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use super::LeaseServer;
 use super::actor::Message;
 use super::frames::{
-    Hello, HelloReply, Kind, PATIENCE, StreamError, read_bytes, read_kind, read_message, write_message,
+    Hello, HelloReply, Kind, PATIENCE, StreamError, read_bytes, read_bytes_or_end, read_kind, read_message,
+    write_message,
 };
 use super::mailbox::Mailbox;
 use super::peers::Peers;
@@ -145,7 +146,7 @@ impl Server {
         write_message(send, &answer).await?;
         self.stats.sent(TrafficKind::Sync, answer.len());
 
-        let bytes = read_bytes(receive, MAX_SYNC).await?;
+        let Some(bytes) = read_bytes_or_end(receive, MAX_SYNC).await? else { return Ok(()) };
         self.stats.received(TrafficKind::Sync, bytes.len());
         let permit = self.mailbox.room().await;
         let input = Input::SyncPushed { from: peer.clone(), bytes: Blob(bytes) };

@@ -68,6 +68,7 @@ async fn run(
         latest,
         shared,
         stats,
+        endpoint: endpoint.clone(),
         ended,
         _running: running,
     };
@@ -148,6 +149,7 @@ impl Mesh {
             core,
             clock: Clock::start(),
             signer,
+            certificate: identity.certificate_der().to_vec(),
             peers: Arc::clone(&peers),
             latest: Arc::clone(&latest),
             shared: Arc::clone(&shared),
