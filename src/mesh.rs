@@ -234,6 +234,11 @@ pub enum Output {
     },
     /// This node appears anew: others had taken it for down, or held a later life of its name.
     Renewed(Member),
+    /// Others say that a node of this one's name takes part elsewhere.
+    Rival {
+        /// Where.
+        addr: SocketAddr,
+    },
     /// Something was not believed.
     Refused {
         /// Why.

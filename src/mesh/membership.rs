@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use foca::{Foca, Invalidates, Notification, OwnedNotification, Runtime, Timer};
+use foca::{Foca, Incarnation, Invalidates, Notification, OwnedNotification, Runtime, Timer};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -30,9 +30,18 @@ pub(crate) struct Membership {
 pub(crate) struct Effects {
     pub(crate) sends: Vec<(Member, Vec<u8>)>,
     pub(crate) notes: Vec<OwnedNotification<Member>>,
+    /// Whom this node suspects from now on, by its own probes.
+    pub(crate) suspicions: Vec<Suspicion>,
     /// foca found something odd, and went on.
     pub(crate) failed: bool,
     timers: Vec<(Timer<Member>, Duration)>,
+}
+
+/// An appearance of a member that is suspected; it refutes with a higher incarnation.
+#[derive(Debug)]
+pub(crate) struct Suspicion {
+    pub(crate) member: Member,
+    pub(crate) incarnation: Incarnation,
 }
 
 impl Membership {
@@ -59,13 +68,54 @@ impl Membership {
     pub(crate) fn fire(&mut self, now: Mono, effects: &mut Effects) -> bool {
         let Some(first) = self.timers.first_entry().filter(|entry| entry.key().0 <= now) else { return false };
         let timer = first.remove();
+        let suspected = match &timer {
+            Timer::ChangeSuspectToDown { member_id, .. } => Some(member_id.clone()),
+            _ => None,
+        };
+        let sent = effects.sends.len();
         self.run(now, effects, |foca, effects| foca.handle_timer(timer, effects));
+        let is_down = |member: &Member| {
+            self.get(&member.name).is_some_and(|known| known.id() == member && known.state() == foca::State::Down)
+        };
+        if suspected.is_some_and(|member| !is_down(&member)) {
+            // It refuted the suspicion in time; foca would tell it that it is down all the same.
+            effects.sends.truncate(sent);
+        }
         true
     }
 
     /// Takes the membership part of a packet.
     pub(crate) fn packet(&mut self, now: Mono, packet: &[u8], effects: &mut Effects) {
         self.run(now, effects, |foca, effects| foca.handle_data(packet, effects));
+    }
+
+    /// What is known of a name.
+    pub(crate) fn get(&self, name: &NodeName) -> Option<&foca::Member<Member>> {
+        self.known().find(|member| member.id().name == *name)
+    }
+
+    /// A packet's membership part with other claims in it.
+    pub(crate) fn repack(
+        header: &foca::Header<Member>,
+        claims: &[foca::Member<Member>],
+    ) -> Result<Vec<u8>, CodecError> {
+        use foca::Codec as _;
+        let mut bytes = Vec::with_capacity(super::MAX_PACKET);
+        PacketCodec.encode_header(header, &mut bytes)?;
+        // As many as there were at most, so the number fits.
+        bytes.extend(u16::try_from(claims.len()).unwrap_or_default().to_be_bytes());
+        for claim in claims {
+            PacketCodec.encode_member(claim, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The packet by which a member that leaves tells another so itself.
+    pub(crate) fn farewell(&self, to: &Member) -> Result<Vec<u8>, CodecError> {
+        let me = self.identity().clone();
+        let claims = [foca::Member::down(me.clone())];
+        let header = foca::Header { src: me, src_incarnation: 0, dst: to.clone(), message: foca::Message::Gossip };
+        Self::repack(&header, &claims)
     }
 
     /// Takes what another member knows of everyone, and spreads it if asked to.
@@ -101,6 +151,9 @@ impl Membership {
     ) {
         effects.failed |= call(&mut self.foca, effects).is_err();
         for (timer, after) in effects.timers.drain(..) {
+            if let Timer::ChangeSuspectToDown { member_id, incarnation, .. } = &timer {
+                effects.suspicions.push(Suspicion { member: member_id.clone(), incarnation: *incarnation });
+            }
             let due = now.plus_ms(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
             self.timers.insert((due, self.next_timer), timer);
             self.next_timer += 1;

@@ -37,6 +37,9 @@ crate::model::coded!(
         TooManyMembers = "too_many_members",
         /// An answer to a question that was not asked, or no longer waits.
         Unasked = "unasked",
+        /// A claim that a member is down which nobody had suspected before, or that this node is, too
+        /// soon after the last.
+        UnprovenDown = "unproven_down",
         /// The membership protocol found an inconsistency and went on.
         Protocol = "protocol",
     }
