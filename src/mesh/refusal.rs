@@ -9,7 +9,7 @@ crate::model::coded!(
         Malformed = "malformed",
         /// The packet names a sender that its certificate does not.
         WrongSource = "wrong_source",
-        /// A life that begins more than ten minutes from now.
+        /// A life that begins more than a day from now.
         FutureGeneration = "future_generation",
         /// A record of an earlier life, or one already replaced.
         Stale = "stale",

@@ -1,4 +1,4 @@
-//! A hundred nodes and more under faults: what is declared down, and how soon all is whole again.
+//! Fifty to two hundred nodes under faults: what is declared down, and how soon all is whole again.
 
 use seam::mesh::{Input, RecordKind};
 
@@ -39,8 +39,8 @@ fn healthy_nodes_never_rejoined(net: &Net, faulty: usize) {
 }
 
 #[test]
-fn one_deaf_node_of_a_hundred_takes_nobody_healthy_down() {
-    let mut net = settled(100, 31);
+fn one_deaf_node_of_fifty_takes_nobody_healthy_down() {
+    let mut net = settled(50, 31);
     net.nodes[7].deaf = true;
     net.run(2 * MINUTE);
     healthy_nodes_stayed_up(&net, &[7]);
@@ -54,9 +54,9 @@ fn one_deaf_node_of_a_hundred_takes_nobody_healthy_down() {
 }
 
 #[test]
-fn one_node_of_a_hundred_that_half_the_others_cannot_reach_takes_nobody_down() {
-    let mut net = settled(100, 32);
-    net.severed.extend((10..60).map(|other| (7, other)));
+fn one_node_of_fifty_that_half_the_others_cannot_reach_takes_nobody_down() {
+    let mut net = settled(50, 32);
+    net.severed.extend((10..35).map(|other| (7, other)));
     net.run(2 * MINUTE);
     healthy_nodes_stayed_up(&net, &[]);
     healthy_nodes_never_rejoined(&net, 7);
@@ -82,12 +82,12 @@ fn one_node_of_a_hundred_that_loses_half_of_everything_takes_nobody_healthy_down
 }
 
 #[test]
-fn two_halves_of_a_hundred_nodes_parted_for_two_minutes_are_whole_within_fifteen_seconds() {
-    let mut net = settled(100, 35);
-    net.cut.extend(50..100);
+fn two_halves_of_sixty_nodes_parted_for_two_minutes_are_whole_within_fifteen_seconds() {
+    let mut net = settled(60, 35);
+    net.cut.extend(30..60);
     net.run(2 * MINUTE);
-    assert!(net.running().all(|node| node.nodes.len() == 49), "each half knows itself alone");
-    for index in 0..100 {
+    assert!(net.running().all(|node| node.nodes.len() == 29), "each half knows itself alone");
+    for index in 0..60 {
         net.give(index, Input::PublishLoad(load(2)));
     }
     net.run(2 * SECOND);
@@ -145,7 +145,7 @@ fn two_hundred_nodes_of_which_half_start_again_at_once_are_whole_within_five_sec
 #[test]
 fn a_killed_node_of_forty_and_its_records_are_gone_in_time_with_and_without_loss() {
     let mut worst = 0;
-    for seed in 0..6 {
+    for seed in 0..4 {
         let mut net = settled_with_loads(40, 40 + seed);
         net.loss = if seed % 2 == 0 { 0.0 } else { 0.01 };
         net.run(SECOND);

@@ -291,6 +291,13 @@ impl Net {
         self.give(to, Input::SyncPushed { from: name(from), bytes });
     }
 
+    /// Brings a round of an exchange from one node to another; the answer is lost.
+    pub(crate) fn ask(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
+        self.sequence += 1;
+        let exchange = self.sequence;
+        self.give(to, Input::SyncAsked { exchange, from: name(from), bytes: Blob(bytes) });
+    }
+
     /// Gives a node an input now, and sends what follows on its way.
     pub(crate) fn give(&mut self, index: usize, input: Input) {
         let now = self.clock_of(index);
@@ -449,7 +456,7 @@ impl Net {
                 _ => self.later(SECOND, Delivery::Input(index, Input::SyncFailed { exchange })),
             },
             Output::SyncReply { exchange, bytes } => {
-                let (to, theirs) = self.exchanges.remove(&exchange).unwrap();
+                let (to, theirs) = self.exchanges.remove(&exchange)?;
                 self.nodes[to].sync_bytes += bytes.len();
                 let late = self.retransmissions_ms(index, to);
                 let reply = Input::SyncReplied { exchange: theirs, from: name(index), bytes: Blob(bytes) };
