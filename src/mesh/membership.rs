@@ -23,6 +23,9 @@ pub(crate) struct Membership {
     /// foca needs every one of them back; those due at once fire in the order they were made.
     timers: BTreeMap<(Mono, u64), Timer<Member>>,
     next_timer: u64,
+    /// The timers that forget who is down, one a name: whoever comes and goes all the time must not
+    /// leave one behind each time, for a day.
+    forgetting: BTreeMap<NodeName, (Mono, u64)>,
 }
 
 /// What a call into foca led to.
@@ -48,7 +51,7 @@ impl Membership {
     pub(crate) fn new(identity: Member, beat: &Beat, seed: u64) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(seed);
         let foca = Foca::with_custom_broadcast(identity, beat.config(), rng, PacketCodec, Rumours);
-        Self { foca, timers: BTreeMap::new(), next_timer: 0 }
+        Self { foca, timers: BTreeMap::new(), next_timer: 0, forgetting: BTreeMap::new() }
     }
 
     pub(crate) fn identity(&self) -> &Member {
@@ -70,6 +73,10 @@ impl Membership {
         let timer = first.remove();
         let suspected = match &timer {
             Timer::ChangeSuspectToDown { member_id, .. } => Some(member_id.clone()),
+            Timer::RemoveDown(member) => {
+                self.forgetting.remove(&member.name);
+                None
+            }
             _ => None,
         };
         let sent = effects.sends.len();
@@ -141,6 +148,7 @@ impl Membership {
     pub(crate) fn leave(&mut self, now: Mono, effects: &mut Effects) {
         self.run(now, effects, |foca, effects| foca.leave_cluster(effects));
         self.timers.clear();
+        self.forgetting.clear();
     }
 
     fn run(
@@ -155,7 +163,14 @@ impl Membership {
                 effects.suspicions.push(Suspicion { member: member_id.clone(), incarnation: *incarnation });
             }
             let due = now.plus_ms(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-            self.timers.insert((due, self.next_timer), timer);
+            let key = (due, self.next_timer);
+            if let Timer::RemoveDown(member) = &timer
+                && let Some(earlier) = self.forgetting.insert(member.name.clone(), key)
+            {
+                // It was for an earlier appearance, which this one has replaced.
+                self.timers.remove(&earlier);
+            }
+            self.timers.insert(key, timer);
             self.next_timer += 1;
         }
     }
@@ -202,5 +217,32 @@ impl foca::BroadcastHandler<Member> for Rumours {
         }
         let Envelope { origin, kind, generation, seq, .. } = codec::decode(data)?;
         Ok(Some(Rumour { origin, kind, version: (generation, seq) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MeshSize;
+    use super::*;
+
+    fn member(name: &str, renewals: u32) -> Member {
+        let name = NodeName::new(name).unwrap();
+        Member { name, addr: "10.0.0.1:7".parse().unwrap(), generation: 5, renewals }
+    }
+
+    #[test]
+    fn whoever_comes_and_goes_a_thousand_times_leaves_one_timer_behind() {
+        let mut membership = Membership::new(member("me", 0), &MeshSize::Lan.beat(), 1);
+        let mut effects = Effects::default();
+        for renewals in 0..1_000 {
+            for state in [foca::State::Alive, foca::State::Down] {
+                let claim = foca::Member::new(member("x", renewals), 0, state);
+                membership.learn(Mono(0), vec![claim], true, &mut effects);
+            }
+        }
+        let of_x = |timer: &&Timer<Member>| matches!(timer, Timer::RemoveDown(member) if member.name.as_str() == "x");
+        assert_eq!(membership.timers.values().filter(of_x).count(), 1);
+        while membership.fire(Mono(0).plus_ms(25 * 3_600_000), &mut effects) {}
+        assert_eq!(membership.known().len(), 0, "it is forgotten after a day");
     }
 }

@@ -1,8 +1,8 @@
 //! Fifty to two hundred nodes under faults: what is declared down, and how soon all is whole again.
 
-use seam::mesh::{Input, RecordKind};
+use seam::mesh::{Input, OriginDigest, RecordKind, SyncAsk, SyncReply};
 
-use super::net::{Net, SECOND, WALL0, load, name};
+use super::net::{Net, SECOND, WALL0, addr, load, name};
 
 const MINUTE: u64 = 60 * SECOND;
 
@@ -120,29 +120,6 @@ fn two_hundred_nodes_that_start_at_once_and_start_again_at_once_are_whole_within
 }
 
 #[test]
-fn two_hundred_nodes_of_which_half_start_again_at_once_are_whole_within_five_seconds() {
-    let mut net = Net::of(100, 37);
-    net.run_until(5 * SECOND, Net::whole).unwrap();
-    net.run(2 * SECOND);
-    let half: Vec<_> = (0..100).step_by(2).collect();
-    for index in &half {
-        net.kill(*index);
-    }
-    net.run(200);
-    let life = WALL0 + net.now_ms();
-    for index in &half {
-        net.start(*index, life);
-    }
-    let reborn = |net: &Net| {
-        net.running()
-            .all(|node| half.iter().all(|index| node.nodes.get(&name(*index)).is_none_or(|life_of| *life_of == life)))
-    };
-    let took = net.run_until(5 * SECOND, |net| net.whole() && reborn(net));
-    println!("half of 100 restarted: whole after {took:?} ms");
-    assert!(took.is_some());
-}
-
-#[test]
 fn a_killed_node_of_forty_and_its_records_are_gone_in_time_with_and_without_loss() {
     let mut worst = 0;
     for seed in 0..4 {
@@ -168,7 +145,7 @@ fn a_killed_node_of_forty_and_its_records_are_gone_in_time_with_and_without_loss
 
 #[test]
 fn an_exchange_between_nodes_that_know_the_same_moves_a_few_bytes() {
-    let mut net = settled_with_loads(100, 50);
+    let mut net = settled_with_loads(40, 50);
     net.run(8 * SECOND);
     let before: usize = net.nodes.iter().map(|node| node.sync_bytes).sum();
     let asked = |net: &Net| net.nodes.iter().map(|node| node.syncs).sum::<usize>();
@@ -177,5 +154,17 @@ fn an_exchange_between_nodes_that_know_the_same_moves_a_few_bytes() {
     let bytes = net.nodes.iter().map(|node| node.sync_bytes).sum::<usize>() - before;
     let exchanges = asked(&net) - exchanges;
     println!("{exchanges} rounds, {bytes} bytes: {} a round", bytes / exchanges);
-    assert!(exchanges > 50 && bytes / exchanges <= 24);
+    assert!(exchanges > 20 && bytes / exchanges <= 24, "{exchanges} rounds, {bytes} bytes");
+
+    // What it would be if members told each other all they know, as they do where all differs.
+    let member = |index| seam::mesh::Member { name: name(index), addr: addr(index), generation: WALL0, renewals: 0 };
+    let members: Vec<_> = (0..100).map(|index| foca::Member::alive(member(index))).collect();
+    let seqs = vec![(RecordKind::Node, 1), (RecordKind::Load, 300)];
+    let digest = (0..100).map(|index| OriginDigest { origin: name(index), generation: WALL0, seqs: seqs.clone() });
+    let ask =
+        SyncAsk::Entries { member_buckets: !0, members: members.clone(), record_buckets: !0, digest: digest.collect() };
+    let reply = SyncReply::Delta { members, records: Vec::new(), want: Vec::new() };
+    let flat = seam::codec::encode(&ask).unwrap().len() + seam::codec::encode(&reply).unwrap().len();
+    println!("everything of 100 nodes told each other: {flat} bytes");
+    assert!(flat > 100 * bytes / exchanges);
 }

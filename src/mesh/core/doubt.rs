@@ -89,3 +89,94 @@ impl Doubts {
         may
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::membership::Membership;
+    use super::super::super::wire::SyncAsk;
+    use super::super::super::{Input, MeshCore, MeshEvent, MeshSize, Output, Settings};
+    use super::*;
+    use crate::codec::{self, Blob};
+    use crate::core::Core as _;
+    use foca::{Header, Message, State};
+
+    const WALL_MS: u64 = 1_800_000_000_000;
+
+    fn member(name: &str) -> Member {
+        let name = NodeName::new(name).unwrap();
+        Member { name, addr: "10.0.0.1:7".parse().unwrap(), generation: WALL_MS, renewals: 0 }
+    }
+
+    /// What comes of a step at `ms`: reasons of refusal, and whether `x` is gone and this node anew.
+    fn step(core: &mut MeshCore, ms: u64, input: Input) -> (Vec<Refusal>, bool, bool) {
+        let mut out = Vec::new();
+        core.step(Now { mono: Mono(1).plus_ms(ms), wall_ms: WALL_MS + ms }, input, &mut out);
+        let reasons = out.iter().filter_map(|output| match output {
+            Output::Refused { reason, .. } => Some(*reason),
+            _ => None,
+        });
+        let gone =
+            |output: &Output| matches!(output, Output::Event(MeshEvent::Gone { node, .. }) if node.as_str() == "x");
+        let anew = |output: &Output| matches!(output, Output::Renewed(_));
+        (reasons.collect(), out.iter().any(gone), out.iter().any(anew))
+    }
+
+    fn packet(core: &MeshCore, from: &str, message: Message<Member>, claims: &[foca::Member<Member>]) -> Input {
+        let header = Header { src: member(from), src_incarnation: 0, dst: core.identity().clone(), message };
+        let bytes = Membership::repack(&header, claims).unwrap();
+        Input::Packet { from: member(from).name, bytes: Blob(bytes) }
+    }
+
+    fn met() -> MeshCore {
+        let mut core = MeshCore::new(Settings {
+            node: member("me").name,
+            cluster: "c".to_owned(),
+            ca_der: Vec::new(),
+            addr: member("me").addr,
+            generation: WALL_MS,
+            size: MeshSize::Lan,
+            seed: 1,
+        });
+        let members = ["liar", "x"].map(|name| foca::Member::alive(member(name))).to_vec();
+        let ask = SyncAsk::Entries { member_buckets: 0, members, record_buckets: 0, digest: Vec::new() };
+        let bytes = Blob(codec::encode(&ask).unwrap());
+        step(&mut core, 0, Input::SyncAsked { exchange: 1, from: member("liar").name, bytes });
+        assert_eq!(core.live_count(), 2);
+        core
+    }
+
+    #[test]
+    fn a_packets_claim_that_another_is_down_counts_after_a_suspicion_and_of_oneself_at_once() {
+        let mut core = met();
+        let claim = |name, state| [foca::Member::new(member(name), 0, state)];
+        let down = packet(&core, "liar", Message::Gossip, &claim("x", State::Down));
+        assert_eq!(step(&mut core, 10, down.clone()), (vec![Refusal::UnprovenDown], false, false));
+        assert_eq!(step(&mut core, 500, down.clone()), (vec![Refusal::UnprovenDown], false, false), "too soon");
+        assert_eq!(step(&mut core, 1_100, down), (vec![], true, false), "it had its time to refute it");
+
+        let mut core = met();
+        let suspect = packet(&core, "liar", Message::Gossip, &claim("x", State::Suspect));
+        step(&mut core, 10, suspect);
+        let refuted = [foca::Member::new(member("x"), 1, State::Alive)];
+        let refuted = packet(&core, "x", Message::Gossip, &refuted);
+        step(&mut core, 600, refuted);
+        let itself = packet(&core, "x", Message::Gossip, &claim("x", State::Down));
+        assert_eq!(step(&mut core, 700, itself), (vec![], true, false), "it says so itself");
+    }
+
+    #[test]
+    fn a_node_that_is_told_that_it_is_down_appears_anew_but_not_each_time() {
+        let mut core = met();
+        let mut anew = 0;
+        for ms in 0..9_000 {
+            let told = if ms % 2 == 0 {
+                packet(&core, "liar", Message::TurnUndead, &[])
+            } else {
+                let claim = foca::Member::new(core.identity().clone(), 0, State::Down);
+                packet(&core, "liar", Message::Gossip, &[claim])
+            };
+            anew += u32::from(step(&mut core, 10 + ms, told).2);
+        }
+        assert_eq!(anew, 2);
+    }
+}
