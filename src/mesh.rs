@@ -51,8 +51,11 @@ pub const MAX_ORIGINS: usize = 1024;
 pub const MAX_MEMBERS: usize = 4096;
 /// A node may publish at most this many chunks of paths.
 pub const MAX_CHUNKS: usize = 64;
-/// No life may begin later than this after the present, in milliseconds.
-pub const MAX_AHEAD_MS: u64 = 600_000;
+/// No life may begin later than this after the present, in milliseconds: a day. A clock that is off
+/// by hours, as by a time zone, locks nobody out, neither the node that has it nor all the others
+/// from their only seed. What a life claims falsely is contained all the same: time itself gives the
+/// true one room to outrank it.
+pub const MAX_AHEAD_MS: u64 = 24 * 3_600_000;
 
 /// What a member of the mesh learns of another: the face of the mesh towards policy and probes.
 #[derive(Clone, Debug, PartialEq)]
@@ -234,6 +237,11 @@ pub enum Output {
     },
     /// This node appears anew: others had taken it for down, or held a later life of its name.
     Renewed(Member),
+    /// Others say that a node of this one's name takes part elsewhere.
+    Rival {
+        /// Where.
+        addr: SocketAddr,
+    },
     /// Something was not believed.
     Refused {
         /// Why.

@@ -217,6 +217,24 @@ async fn a_node_of_another_ca_or_cluster_is_refused_by_either_side() {
     assert!(connect_pair(&a, &b, None, Traffic::Rail).await.0.is_ok(), "the same nodes do connect otherwise");
 }
 
+#[test]
+fn a_new_certificate_is_valid_for_hosts_whose_clocks_are_an_hour_off() {
+    let dir = cluster(&["n"]);
+    let identity = load(dir.path(), "n").unwrap();
+    let (ca, leaf) = (identity.ca_der().to_vec().into(), identity.certificate_der().to_vec().into());
+    let anchor = webpki::anchor_from_trusted_cert(&ca).unwrap();
+    let leaf = webpki::EndEntityCert::try_from(&leaf).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let valid = |at: u64| {
+        let at = pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(at));
+        let usage = webpki::KeyUsage::client_auth();
+        leaf.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, std::slice::from_ref(&anchor), &[], at, usage, None, None)
+            .is_ok()
+    };
+    assert!([now - 3_600, now, now + 3_600].into_iter().all(valid));
+    assert!(!valid(now - 2 * 86_400) && !valid(now + 366 * 86_400), "its time has ends");
+}
+
 /// Another certificate of `node` of the CA in `dir`, with a new key.
 fn renewed(dir: &Path, node: &str) -> NodeIdentity {
     let out = tempfile::tempdir_in(dir).unwrap();

@@ -2,6 +2,10 @@
 #![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
+#[path = "mesh_sim/clocks.rs"]
+mod clocks;
+#[path = "mesh_sim/faults.rs"]
+mod faults;
 #[path = "mesh_sim/hostile.rs"]
 mod hostile;
 #[path = "mesh_sim/net.rs"]

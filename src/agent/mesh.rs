@@ -16,6 +16,7 @@ mod frames;
 mod generation;
 mod mailbox;
 mod peers;
+mod rivals;
 mod seeds;
 mod serve;
 mod stats;
@@ -41,7 +42,7 @@ use crate::api::MemberLine;
 use crate::codec::{self, Wire as _};
 use crate::mesh::{MeshEvent, MeshSize, NotEd25519, RecordSigner};
 use crate::model::{Generation, LeaseCall, LeaseCallReply, LoadRecord, NodeName, NodeRecord, PathsRecord};
-use crate::net::{Endpoint, EndpointCounters, NetError, NodeIdentity, RenewError};
+use crate::net::{Endpoint, EndpointCounters, InvalidHostPort, NetError, NodeIdentity, RenewError};
 pub use stats::{Drops, MeshStats, TrafficKind};
 
 /// Called with every event, in order, on the mesh's own thread: it must not wait.
@@ -83,6 +84,20 @@ pub enum MeshStartError {
     NoAddress {
         /// What it would listen on.
         bind: SocketAddr,
+    },
+    /// Nor could they at the address that they would be told.
+    #[error("mesh.advertise: found {advertise}, allowed a concrete address that others can reach")]
+    Unspecified {
+        /// What they would be told.
+        advertise: SocketAddr,
+    },
+    /// A seed is no address and no name.
+    #[error("mesh.seeds[{index}]: {source}")]
+    Seed {
+        /// Which one, counted from 0.
+        index: usize,
+        /// What is wrong with it.
+        source: InvalidHostPort,
     },
     /// The identity is not the one configured.
     #[error("{field}: {configured:?} is configured, the certificate says {certificate:?}")]
@@ -257,6 +272,12 @@ impl MeshHandle {
         let _ = self.inner.ended.clone().wait_for(|ended| *ended).await;
     }
 
+    /// Why the mesh ended unasked, where that is known: an older process of the same name was found.
+    #[must_use]
+    pub fn fault(&self) -> Option<&str> {
+        self.inner.shared.fault.get().map(String::as_str)
+    }
+
     fn publish(&self, wake: bool) {
         if wake {
             // An actor that is gone publishes nothing.
@@ -291,6 +312,9 @@ impl Inner {
 fn check(settings: &MeshSettings, identity: &NodeIdentity) -> Result<(), MeshStartError> {
     if settings.advertise.is_none() && settings.bind.ip().is_unspecified() {
         return Err(MeshStartError::NoAddress { bind: settings.bind });
+    }
+    if let Some(advertise) = settings.advertise.filter(|advertise| advertise.ip().is_unspecified()) {
+        return Err(MeshStartError::Unspecified { advertise });
     }
     let same = |field, configured: &str, certificate: &str| {
         if configured == certificate {

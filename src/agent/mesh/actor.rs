@@ -1,12 +1,13 @@
 //! The gossip actor: it owns the mesh core, and is the only one that steps it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use super::EventSink;
 use super::exchange;
@@ -46,6 +47,8 @@ pub(super) struct Shared {
     pub(super) joined: AtomicBool,
     /// The end was asked for.
     pub(super) left: AtomicBool,
+    /// Why the mesh ended unasked, where that is known.
+    pub(super) fault: OnceLock<String>,
 }
 
 /// What the gossip actor is made of.
@@ -60,6 +63,8 @@ pub(super) struct Parts {
     pub(super) shared: Arc<Shared>,
     pub(super) stats: Arc<MeshStats>,
     pub(super) events: EventSink,
+    /// Told where others say that this node's name takes part.
+    pub(super) rivals: mpsc::Sender<SocketAddr>,
     /// This node knows nobody it could join.
     pub(super) alone: bool,
     /// Writes a generation down.
@@ -198,6 +203,8 @@ impl State {
                     (parts.persist)(identity.generation);
                 }
             }
+            // One look at a time is enough; nobody looks any more once the start is long over.
+            Output::Rival { addr } => _ = parts.rivals.try_send(addr),
             Output::Refused { reason, from } => {
                 parts.stats.count_refusal(reason);
                 tracing::debug!(%reason, from = from.as_ref().map(NodeName::as_str), "refused");

@@ -42,6 +42,8 @@ pub(super) struct HelloReply {
     pub(super) known: Option<(Generation, SocketAddr)>,
     /// The clock of whoever answers, in milliseconds since the Unix epoch.
     pub(super) wall_ms: u64,
+    /// For how long it has been running, in milliseconds.
+    pub(super) age_ms: u64,
 }
 
 impl Wire for Hello {
@@ -141,8 +143,11 @@ mod tests {
         };
         golden(codec::encode(&Hello { name: node("d0") }), &[&[1, 2], b"d0"]);
         let known = Some((5, SocketAddr::from(([10, 0, 0, 1], 7))));
-        golden(codec::encode(&HelloReply { known, wall_ms: 300 }), &[&[1, 1, 5, 0, 10, 0, 0, 1, 7, 251, 44, 1]]);
-        golden(codec::encode(&HelloReply { known: None, wall_ms: 9 }), &[&[1, 0, 9]]);
+        golden(
+            codec::encode(&HelloReply { known, wall_ms: 300, age_ms: 8 }),
+            &[&[1, 1, 5, 0, 10, 0, 0, 1, 7, 251, 44, 1, 8]],
+        );
+        golden(codec::encode(&HelloReply { known: None, wall_ms: 9, age_ms: 0 }), &[&[1, 0, 9, 0]]);
 
         let ask = LeaseAsk {
             holder: node("p0"),

@@ -1,6 +1,7 @@
 //! What peers send and ask.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ractor::ActorRef;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -36,6 +37,7 @@ pub(super) struct Server {
     pub(super) stats: Arc<MeshStats>,
     pub(super) leases: Arc<dyn LeaseServer>,
     pub(super) calls: Arc<Semaphore>,
+    pub(super) started: Instant,
 }
 
 impl Server {
@@ -45,9 +47,14 @@ impl Server {
         mailbox: Mailbox,
         stats: Arc<MeshStats>,
         leases: Arc<dyn LeaseServer>,
+        started: Instant,
     ) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CALLS));
-        Self { me, actor, mailbox, stats, leases, calls }
+        Self { me, actor, mailbox, stats, leases, calls, started }
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Takes connections from others until the endpoint closes.
@@ -127,7 +134,7 @@ impl Server {
         // An actor that is gone drops the channel.
         let _ = self.actor.cast(Message::View(View::Life(hello.name, reply), permit));
         let known = answer.await.map_err(StreamError::broken)?;
-        self.write(send, &HelloReply { known, wall_ms: wall_ms() }).await
+        self.write(send, &HelloReply { known, wall_ms: wall_ms(), age_ms: self.age_ms() }).await
     }
 
     async fn sync(

@@ -256,7 +256,7 @@ impl MeshCore {
             } else if known.get(&member.id().name) == Some(&member) {
                 // Nothing new.
             } else if known.contains_key(&member.id().name) {
-                news.push(member);
+                news.extend(self.judge(now, from, member, out));
             } else if member.state() == foca::State::Down {
                 // Whoever was never met is not missed. Members told one another for ever of those
                 // that are gone for good, if this were taken in.
@@ -268,9 +268,12 @@ impl MeshCore {
             }
         }
         for claim in &about_me {
+            self.rival(claim, out);
             self.outrank(now, claim.id(), out);
         }
-        news.extend(about_me);
+        for claim in about_me {
+            news.extend(self.judge(now, from, claim, out));
+        }
         let spread = news.len() <= SPREAD_AT_MOST;
         let mut effects = Effects::default();
         self.membership.learn(now.mono, news, spread, &mut effects);
