@@ -1,0 +1,180 @@
+//! The probers: a small probe of every path, jittered, and what comes back as samples.
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::event::{Heard, Own};
+use super::fault::Drawn;
+use super::network::nanos;
+use super::wiring::CoreInput;
+use super::world::World;
+use crate::health::{self, Sample, SampleKind, SampleOutcome};
+use crate::model::{PathId, PathSpec};
+
+/// A probe is due this far from its interval at most, either way.
+const JITTER: f64 = 0.2;
+/// A probe is given up after this many intervals, within the bounds below.
+const DEADLINE_INTERVALS: u64 = 4;
+const MIN_DEADLINE_MS: u64 = 250;
+const MAX_DEADLINE_MS: u64 = 2_000;
+
+/// Every host's prober.
+pub(super) struct Probers {
+    tracked: BTreeMap<(usize, PathId), Tracked>,
+    /// The version of the directory that each host's prober follows, and its life.
+    followed: BTreeMap<usize, (u32, u64)>,
+    probes: BTreeMap<u64, Probe>,
+    epoch: u64,
+    rng: ChaCha8Rng,
+    /// No probe is sent.
+    pub(super) silent: bool,
+}
+
+struct Tracked {
+    spec: PathSpec,
+    epoch: u64,
+    busy: bool,
+    /// An answer has come: only later ones are samples.
+    warm: bool,
+}
+
+struct Probe {
+    source: usize,
+    life: u32,
+    path: PathSpec,
+    started_ns: u64,
+    inflight_before: u64,
+    extra_ns: u64,
+}
+
+impl Probers {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            tracked: BTreeMap::new(),
+            followed: BTreeMap::new(),
+            probes: BTreeMap::new(),
+            epoch: 0,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            silent: false,
+        }
+    }
+}
+
+impl World {
+    /// Follows the list of a host's paths; a new one is first probed at a random point of its
+    /// interval.
+    pub(super) fn follow_paths(&mut self, node: usize) {
+        let Some((life, cores)) = self.nodes.get(node).and_then(|n| Some((n.life, n.cores.as_ref()?))) else { return };
+        let version = cores.directory.version;
+        if self.probers.followed.insert(node, (life, version)) == Some((life, version)) {
+            return;
+        }
+        let paths: Vec<PathSpec> = cores.directory.paths().cloned().collect();
+        let probers = &mut self.probers;
+        probers.tracked.retain(|(source, id), _| *source != node || paths.iter().any(|path| path.id == *id));
+        let mut due = Vec::new();
+        for spec in paths {
+            let key = (node, spec.id.clone());
+            if probers.tracked.get(&key).is_some_and(|known| known.spec == spec) {
+                continue;
+            }
+            probers.epoch += 1;
+            let epoch = probers.epoch;
+            let wait_ns = nanos(self.settings.probing.interval_ms as f64 * probers.rng.random::<f64>());
+            due.push((wait_ns, Own::ProbeDue { path: spec.id.clone(), epoch }));
+            probers.tracked.insert(key, Tracked { spec, epoch, busy: false, warm: false });
+        }
+        for (wait_ns, own) in due {
+            self.later_ns(node, wait_ns, own);
+        }
+    }
+
+    pub(super) fn probe_due(&mut self, node: usize, path: PathId, epoch: u64) {
+        let interval_ms = self.settings.probing.interval_ms;
+        let spread = 1.0 + JITTER * (2.0 * self.probers.rng.random::<f64>() - 1.0);
+        let silent = self.probers.silent;
+        let Some(tracked) = self.probers.tracked.get_mut(&(node, path.clone())).filter(|t| t.epoch == epoch) else {
+            return;
+        };
+        let (spec, idle) = (tracked.spec.clone(), !tracked.busy && !silent);
+        tracked.busy |= idle;
+        self.later_ns(node, nanos(interval_ms as f64 * spread), Own::ProbeDue { path, epoch });
+        if idle {
+            self.probe(node, spec);
+        }
+    }
+
+    fn probe(&mut self, node: usize, path: PathSpec) {
+        let bytes = self.settings.probing.payload_bytes;
+        let drawn = self.rails.draw(&path.id, bytes);
+        let inflight_before = self.rails.in_flight(&path.id);
+        let queueing_ms = self.rails.queueing_ms(&path);
+        let wire_ms = bytes as f64 * 8.0 / (path.bandwidth_gbps * 1e6);
+        let fault_ms = match drawn {
+            Drawn::Delay { ms } | Drawn::Lost { ms } => ms,
+            Drawn::Stall | Drawn::Refuse => 0.0,
+        };
+        let extra_ns = nanos(fault_ms + queueing_ms + wire_ms);
+        let Some(life) = self.nodes.get(node).map(|node| node.life) else { return };
+        let (id, to) = (self.next_id(), self.index_of(&path.id.destination));
+        let probe = Probe { source: node, life, path, started_ns: self.now_ns, inflight_before, extra_ns };
+        self.probers.probes.insert(id, probe);
+        let deadline_ms =
+            (self.settings.probing.interval_ms * DEADLINE_INTERVALS).clamp(MIN_DEADLINE_MS, MAX_DEADLINE_MS);
+        match drawn {
+            Drawn::Refuse => self.probe_ended(node, id, SampleOutcome::Failed),
+            Drawn::Lost { .. } | Drawn::Stall => self.later(node, deadline_ms, Own::ProbeDeadline { probe: id }),
+            Drawn::Delay { .. } => {
+                if let Some(to) = to
+                    && let Some(delay_ns) = self.network.message(node, to)
+                {
+                    self.arrive(to, delay_ns, Heard::ProbeArrived { probe: id });
+                }
+                self.later(node, deadline_ms, Own::ProbeDeadline { probe: id });
+            }
+        }
+    }
+
+    /// A probe is echoed, unless the process that it was sent to is no more.
+    pub(super) fn probe_arrived(&mut self, node: usize, id: u64) {
+        let Some(probe) = self.probers.probes.get(&id) else { return };
+        let (source, life, extra_ns) = (probe.source, probe.life, probe.extra_ns);
+        if self.nodes.get(source).is_some_and(|node| node.life == life)
+            && let Some(delay_ns) = self.network.message(node, source)
+        {
+            self.arrive(source, delay_ns + extra_ns, Heard::ProbeEcho { probe: id });
+        }
+    }
+
+    /// A process is no more, and waits for no answer.
+    pub(super) fn probes_died(&mut self, node: usize) {
+        self.probers.probes.retain(|_, probe| probe.source != node);
+        self.probers.tracked.retain(|(source, _), _| *source != node);
+    }
+
+    pub(super) fn probe_ended(&mut self, node: usize, id: u64, outcome: SampleOutcome) {
+        let Some(probe) = self.probers.probes.remove(&id) else { return };
+        let path = probe.path.id;
+        let Some(tracked) = self.probers.tracked.get_mut(&(node, path.clone())) else { return };
+        tracked.busy = false;
+        let first = outcome == SampleOutcome::Ok && !std::mem::replace(&mut tracked.warm, true);
+        if first {
+            return;
+        }
+        let Some(late_ms) = self.nodes.get(node).map(|node| node.late_ms(probe.started_ns, self.now_ns)) else {
+            return;
+        };
+        let sample = Sample {
+            inflight_bytes: probe.inflight_before.max(self.rails.in_flight(&path)),
+            path,
+            kind: SampleKind::Probe,
+            outcome,
+            elapsed_ms: self.now_ns.saturating_sub(probe.started_ns) as f64 / 1e6,
+            bytes: if outcome == SampleOutcome::Ok { self.settings.probing.payload_bytes } else { 0 },
+            late_ms,
+        };
+        self.tell(node, CoreInput::Health(health::Input::Sample(sample)));
+    }
+}
