@@ -14,6 +14,11 @@ pub(crate) fn class(name: &str) -> WorkloadName {
     name.parse().unwrap()
 }
 
+/// The settings that the scenarios start from.
+pub(crate) fn settings(seed: u64, prefill: usize, decode: usize) -> Settings {
+    Settings::new(seed, prefill, decode)
+}
+
 pub(crate) fn world(settings: Settings) -> World {
     World::new(settings).unwrap()
 }

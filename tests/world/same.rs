@@ -17,7 +17,7 @@ fn busy(seed: u64, gossip: Gossip) -> World {
     world.at(10 * SECOND, Action::Stop(world.decode(2)));
     world.at(13 * SECOND, Action::Continue(world.decode(2)));
     world.at(14 * SECOND, Action::Start(world.decode(1)));
-    world.run(25 * SECOND);
+    world.run(18 * SECOND);
     world
 }
 
