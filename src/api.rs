@@ -132,13 +132,16 @@ pub struct SampleReport {
     pub rail: Option<RailName>,
     /// How long it took.
     pub duration_ms: f64,
-    /// How many bytes.
+    /// How many bytes; of a transfer that failed, how many it was to move.
     pub bytes: u64,
     /// Bytes of the same source that shared the rail meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inflight_bytes: Option<u64>,
     /// How it ended.
     pub outcome: ReportedOutcome,
+    /// How long ago it ended; just now if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
     /// The request that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestId>,

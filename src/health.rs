@@ -1,21 +1,30 @@
 //! The health core: samples in, path states out.
 //!
 //! ```text
-//! Sample ──▶ plausible? late? ──▶ size-free latency ──▶ window ──▶ GFS ──▶ state ──▶ PathReport
+//! Sample ──▶ plausible? late? ──▶ size-free latency ──▶ profile's rules ──▶ state ──▶ PathReport
 //! ```
+//!
+//! The reference profile's rules are [`Track`], the mesh profile's [`MeshTrack`]; [`ProfileTrack`] is
+//! where they part.
 
 mod core;
+pub mod mesh;
+mod profile;
 mod sample;
 pub mod score;
+pub mod stall;
 pub mod state;
 mod track;
 pub mod window;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::core::{HealthCore, PathSnapshot, Snapshot};
-use crate::model::{PathHealth, PathId, PathSpec, PathState};
-pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, judge};
+pub use self::core::{CANARY_SLACK, HealthCore, MIN_CANARY_DEADLINE_MS, PathSnapshot, Snapshot};
+use crate::core::Mono;
+use crate::model::{PathHealth, PathId, PathSpec, PathState, Profile};
+pub use mesh::{MeshTrack, bandwidth_state};
+pub use profile::ProfileTrack;
+pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, RAIL_QUEUE_BYTES, judge};
 pub use score::Thresholds;
 pub use track::Track;
 
@@ -29,6 +38,8 @@ pub enum SampleKind {
     Transfer,
     /// An engine's report of a transfer that it made.
     Reported,
+    /// A large probe of Seam's own, on a schedule or as a canary.
+    Bulk,
 }
 
 /// How an attempt to use a path ended, as far as the path is to blame.
@@ -56,10 +67,14 @@ pub struct Sample {
     pub elapsed_ms: f64,
     /// Bytes moved; 0 if none arrived.
     pub bytes: u64,
+    /// Bytes that were to be moved: as many as `bytes` where it worked.
+    pub attempted_bytes: u64,
     /// Bytes of this host's own that shared the rail meanwhile, the sample's own not counted.
     pub inflight_bytes: u64,
     /// How late this host itself was while it measured, in milliseconds.
     pub late_ms: f64,
+    /// When it ended, by the clock that the core is told; the time of the turn if absent.
+    pub taken: Option<Mono>,
 }
 
 /// What the shell tells the health core.
@@ -102,6 +117,22 @@ pub enum Output {
     },
     /// A configuration was not used; the earlier one holds.
     Refused(InvalidSettings),
+    /// Transfers failed on a path and its hold is over: whether it works again is to be found out
+    /// with one large probe.
+    Canary(Canary),
+    /// This host itself is late most of the time, or no longer: while it is, no state changes.
+    Frozen(bool),
+}
+
+/// One large probe that decides whether a path carries transfers again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Canary {
+    /// The path.
+    pub path: PathId,
+    /// How many bytes.
+    pub bytes: u64,
+    /// How long it may take, in milliseconds: far shorter than a transfer may, since it is alone.
+    pub deadline_ms: u64,
 }
 
 /// A numbered snapshot of one path.
@@ -111,6 +142,8 @@ pub struct PathReport {
     pub path: PathId,
     /// Counts the reports of this core: of two reports of a path, the later has the larger number.
     pub version: u64,
+    /// How old its newest sample was when the report was made, in milliseconds.
+    pub age_ms: u64,
     /// What is known.
     pub health: PathHealth,
 }
@@ -124,6 +157,10 @@ crate::model::coded!(
         Implausible = "implausible",
         /// This host itself was late while it measured.
         Late = "late",
+        /// On time, while this host is late most of the time.
+        Frozen = "frozen",
+        /// Older than the newest sample of its path.
+        Reordered = "reordered",
         /// The path is not known.
         UnknownPath = "unknown_path",
         /// The table of paths is full.
@@ -134,12 +171,17 @@ crate::model::coded!(
 /// The health core's part of the configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
+    /// Which set of rules leads from samples to states.
+    pub profile: Profile,
     /// Weights and limits of GFS and of the path state.
     pub thresholds: Thresholds,
     /// A sample taken while this host was later than this is discarded, in milliseconds, at least 0.
     pub max_late_ms: f64,
     /// Paths kept at most, 1 to [`MAX_PATHS`].
     pub max_paths: usize,
+    /// The largest probe that the shell sends, in bytes, at least 1: what failed with more than this
+    /// counts as working again once this many have arrived.
+    pub canary_bytes: u64,
 }
 
 /// The largest [`Settings::max_paths`]: some 100 MB of samples.
@@ -147,7 +189,13 @@ pub const MAX_PATHS: usize = 65_536;
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { thresholds: Thresholds::default(), max_late_ms: 20.0, max_paths: 8192 }
+        Self {
+            profile: Profile::Reference,
+            thresholds: Thresholds::default(),
+            max_late_ms: 20.0,
+            max_paths: 8192,
+            canary_bytes: 8 * 1024 * 1024,
+        }
     }
 }
 
@@ -163,6 +211,9 @@ impl Settings {
         }
         if !(1..=MAX_PATHS).contains(&self.max_paths) {
             return Err(InvalidSettings::MaxPaths(self.max_paths));
+        }
+        if self.canary_bytes == 0 {
+            return Err(InvalidSettings::CanaryBytes);
         }
         Ok(())
     }
@@ -180,4 +231,7 @@ pub enum InvalidSettings {
     /// [`Settings::max_paths`].
     #[error("max_paths: found {0}, allowed 1 to {MAX_PATHS}")]
     MaxPaths(usize),
+    /// [`Settings::canary_bytes`].
+    #[error("canary_bytes: found 0, allowed at least 1")]
+    CanaryBytes,
 }

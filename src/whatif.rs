@@ -19,10 +19,11 @@ mod read;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::core::Mono;
 use crate::health::window::Point;
-use crate::health::{Thresholds, Track};
+use crate::health::{self, MeshTrack, Thresholds, Track};
 use crate::model::Profile;
-use crate::model::{Capacity, DecisionId, Evidence, NodeName, RiskGroup, Workload};
+use crate::model::{Capacity, DecisionId, Evidence, NodeName, PathHealth, RiskGroup, Workload};
 use crate::policy::decide::{Candidate, Target, decide};
 use crate::policy::record::{Context, DecisionRecord};
 
@@ -68,7 +69,7 @@ pub enum WhatIfError {
 pub fn decide_line(line: &str, profile: Profile, number: u64) -> Result<DecisionRecord, WhatIfError> {
     let question = read::line(line, profile)?;
     let candidates: Vec<Candidate> =
-        question.pools.into_iter().map(|pool| pool.candidate(&question.thresholds)).collect();
+        question.pools.into_iter().map(|pool| pool.candidate(profile, &question.thresholds)).collect();
     let decision = decide(profile, &question.thresholds, &question.workload, &candidates);
     let context = Context {
         id: DecisionId {
@@ -104,26 +105,55 @@ struct Pool {
     risk_group: Option<RiskGroup>,
     capacity: Capacity,
     samples: Vec<Point>,
-    newest_age_ms: Option<u64>,
+    /// The age of each sample, none of them larger than the one before it, in whole milliseconds.
+    ages_ms: Option<Vec<u64>>,
 }
 
+/// What is now in a what-if: the largest age that a line may state, and a second for each sample that
+/// states none.
+const NOW: Mono = Mono(200_000_000_000_000);
+/// How far apart samples lie that state no age, in milliseconds.
+const SAMPLES_APART_MS: u64 = 1_000;
+
 impl Pool {
-    fn candidate(self, thresholds: &Thresholds) -> Candidate {
-        let mut track = Track::default();
+    fn candidate(self, profile: Profile, thresholds: &Thresholds) -> Candidate {
         let evidence = if self.samples.is_empty() { Evidence::None } else { Evidence::Own };
-        for point in self.samples {
-            track.feed(thresholds, point);
-        }
+        let health = match profile {
+            Profile::Reference => {
+                let mut track = Track::default();
+                self.samples.iter().for_each(|point| {
+                    track.feed(thresholds, *point);
+                });
+                track.health(thresholds)
+            }
+            Profile::Mesh => self.mesh_health(thresholds),
+        };
         Candidate {
             target: Arc::new(self.target),
             risk_group: self.risk_group,
-            health: track.health(thresholds),
-            health_age_ms: self.newest_age_ms,
+            health,
+            health_age_ms: self.ages_ms.and_then(|ages| ages.last().copied()),
             evidence,
             capacity: self.capacity,
             capacity_age_ms: None,
             predicted_ms: None,
             barred: None,
         }
+    }
+
+    /// The mesh profile's rules need times.
+    fn mesh_health(&self, thresholds: &Thresholds) -> PathHealth {
+        let settings =
+            health::Settings { profile: Profile::Mesh, thresholds: thresholds.clone(), ..health::Settings::default() };
+        let mut track = MeshTrack::default();
+        let mut later = self.samples.len() as u64;
+        for (index, point) in self.samples.iter().enumerate() {
+            later -= 1;
+            let stated = self.ages_ms.as_ref().and_then(|ages| ages.get(index).copied());
+            let age_ms = stated.unwrap_or(later * SAMPLES_APART_MS);
+            let taken = Mono(NOW.0.saturating_sub(age_ms.saturating_mul(1_000_000)));
+            track.feed(&settings, taken, *point);
+        }
+        track.health(thresholds)
     }
 }

@@ -123,8 +123,10 @@ impl Bench {
                 outcome: SampleOutcome::Ok,
                 elapsed_ms: delay.as_secs_f64() * 1000.0,
                 bytes: 4096,
+                attempted_bytes: 4096,
                 inflight_bytes: 0,
                 late_ms: 0.0,
+                taken: None,
             };
             let mut out = Vec::new();
             self.health.step(self.now, health::Input::Sample(sample), &mut out);

@@ -72,6 +72,15 @@ impl Effects for HealthEffects {
                 self.tell_mesh(core, now);
             }
             Output::Discarded { reason, .. } => self.links.metrics.discarded(reason),
+            // Nothing sends large probes yet.
+            Output::Canary(_) => {}
+            Output::Frozen(frozen) => {
+                self.links.metrics.set("seam_node_frozen", &[], f64::from(u8::from(frozen)));
+                match frozen {
+                    true => tracing::warn!("this host is late itself most of the time: path states are frozen"),
+                    false => tracing::info!("this host is on time again: path states move again"),
+                }
+            }
             Output::Refused(invalid) => tracing::error!(%invalid, "health settings refused"),
         }
         None

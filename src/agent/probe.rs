@@ -204,8 +204,10 @@ async fn probe(links: &Links, spec: PathSpec, payload_bytes: u32, deadline: Dura
         elapsed_ms: elapsed.as_secs_f64() * 1000.0,
         // What never arrived explains no time on the wire.
         bytes: if outcome == SampleOutcome::Ok { u64::from(payload_bytes) } else { 0 },
+        attempted_bytes: u64::from(payload_bytes),
         inflight_bytes: in_flight(rail, before),
         late_ms: links.lateness.since(start),
+        taken: Some(links.clock.now().mono),
     });
 }
 

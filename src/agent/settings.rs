@@ -26,7 +26,13 @@ const LEASE_ROUNDS: u32 = 8;
 const LOAD_INTERVAL_MS: u64 = 100;
 
 pub(crate) fn health(config: &Config) -> health::Settings {
-    health::Settings { thresholds: config.policy.thresholds.clone(), max_late_ms: MAX_LATE_MS, max_paths: MAX_PATHS }
+    health::Settings {
+        profile: config.policy.profile,
+        thresholds: config.policy.thresholds.clone(),
+        max_late_ms: MAX_LATE_MS,
+        max_paths: MAX_PATHS,
+        ..health::Settings::default()
+    }
 }
 
 /// The rails that paths of this node start on: none unless it sends.

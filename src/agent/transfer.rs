@@ -351,8 +351,10 @@ async fn attempt(
             elapsed_ms: millis(elapsed),
             // What never arrived explains no time on the wire.
             bytes: if outcome == SampleOutcome::Ok { bytes } else { 0 },
+            attempted_bytes: bytes,
             inflight_bytes: shared,
             late_ms: links.lateness.since(start),
+            taken: Some(links.clock.now().mono),
         });
     }
     Attempt::Ended(result)

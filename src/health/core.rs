@@ -1,25 +1,35 @@
 //! The health core itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Discard, Input, Output, PathReport, Sample, Settings, Track, sample};
+use super::stall::Stall;
+use super::{Canary, Discard, Input, Output, PathReport, ProfileTrack, Sample, Settings, sample};
 use crate::core::{Core, Mono, Now};
-use crate::model::{PathHealth, PathId, PathSpec};
+use crate::model::{PathHealth, PathId, PathSpec, Profile};
 
-/// Turns samples into path states. Nothing in it waits, so it never has a deadline.
+/// A canary may take this many times what its bytes and the path's latency explain: enough for a
+/// path that is only slow, far less than a transfer may.
+pub const CANARY_SLACK: f64 = 4.0;
+/// No canary has a shorter deadline, in milliseconds: it may have to set up a connection first.
+pub const MIN_CANARY_DEADLINE_MS: u64 = 250;
+
+/// Turns samples into path states. Its deadlines are the canaries of paths on which transfers failed.
 #[derive(Clone, Debug, Default)]
 pub struct HealthCore {
     settings: Settings,
     reports: u64,
     paths: BTreeMap<PathId, Known>,
+    stall: Stall,
+    /// When each path's canary is due.
+    canaries: BTreeSet<(Mono, PathId)>,
 }
 
 #[derive(Clone, Debug)]
 struct Known {
     bandwidth_gbps: f64,
-    track: Track,
+    track: ProfileTrack,
 }
 
 /// The whole state of a [`HealthCore`].
@@ -31,6 +41,8 @@ pub struct Snapshot {
     pub reports: u64,
     /// Every known path.
     pub paths: Vec<PathSnapshot>,
+    /// Whether this host stalls.
+    pub stall: Stall,
 }
 
 /// One path of a [`Snapshot`].
@@ -41,7 +53,7 @@ pub struct PathSnapshot {
     /// Its bandwidth in gigabits per second.
     pub bandwidth_gbps: f64,
     /// Its samples and state.
-    pub track: Track,
+    pub track: ProfileTrack,
 }
 
 impl HealthCore {
@@ -50,11 +62,30 @@ impl HealthCore {
         self.paths.iter().map(|(path, known)| (path, known.track.health(&self.settings.thresholds)))
     }
 
+    /// Whether this host itself is late most of the time, so that no state changes.
+    #[must_use]
+    pub fn frozen(&self) -> bool {
+        self.stall.frozen()
+    }
+
     fn configure(&mut self, settings: Settings, out: &mut Vec<Output>) {
-        match settings.validate() {
-            Ok(()) => self.settings = settings,
-            Err(invalid) => out.push(Output::Refused(invalid)),
+        if let Err(invalid) = settings.validate() {
+            out.push(Output::Refused(invalid));
+            return;
         }
+        if settings.profile != self.settings.profile {
+            let tracks = std::mem::take(&mut self.paths).into_iter();
+            let moved = tracks.map(|(path, known)| {
+                let track = known.track.under(settings.profile, &settings.thresholds);
+                (path, Known { track, ..known })
+            });
+            self.paths = moved.collect();
+            self.canaries.clear();
+            if std::mem::take(&mut self.stall).frozen() {
+                out.push(Output::Frozen(false));
+            }
+        }
+        self.settings = settings;
     }
 
     fn path_up(&mut self, spec: PathSpec, out: &mut Vec<Output>) {
@@ -66,26 +97,79 @@ impl HealthCore {
         } else if self.paths.len() >= self.settings.max_paths {
             out.push(Output::Discarded { path, reason: Discard::TooManyPaths });
         } else {
-            self.paths.insert(path, Known { bandwidth_gbps, track: Track::default() });
+            self.paths.insert(path, Known { bandwidth_gbps, track: ProfileTrack::new(self.settings.profile) });
         }
     }
 
-    fn sample(&mut self, sample: Sample, out: &mut Vec<Output>) {
+    fn path_gone(&mut self, path: PathId, out: &mut Vec<Output>) {
+        if let Some(known) = self.paths.remove(&path) {
+            if let Some(due) = known.track.canary_due() {
+                self.canaries.remove(&(due, path.clone()));
+            }
+            out.push(Output::Gone(path));
+        }
+    }
+
+    fn sample(&mut self, now: Mono, sample: Sample, out: &mut Vec<Output>) {
         let Some(known) = self.paths.get_mut(&sample.path) else {
             out.push(Output::Discarded { path: sample.path, reason: Discard::UnknownPath });
             return;
         };
-        match sample::admit(&self.settings, known.bandwidth_gbps, &sample) {
-            Err(reason) => out.push(Output::Discarded { path: sample.path, reason }),
-            Ok(point) => {
-                let from = known.track.state().state;
-                let health = known.track.feed(&self.settings.thresholds, point);
-                if health.state != from {
-                    out.push(Output::Transition { path: sample.path.clone(), from, to: health.state });
-                }
-                self.reports = self.reports.saturating_add(1);
-                out.push(Output::Report(PathReport { path: sample.path, version: self.reports, health }));
+        let admitted = sample::admit(&self.settings, known.bandwidth_gbps, &sample);
+        if self.settings.profile == Profile::Mesh && admitted != Err(Discard::Invalid) {
+            out.extend(self.stall.note(now, sample::is_late(&self.settings, &sample)).map(Output::Frozen));
+        }
+        let thresholds = &self.settings.thresholds;
+        let (from, due) = (known.track.state(thresholds), known.track.canary_due());
+        let taken = match admitted {
+            Ok(_) if self.stall.frozen() => Err(Discard::Frozen),
+            Ok(measured) => known.track.take(&self.settings, now, &sample, &measured),
+            Err(reason) => Err(reason),
+        };
+        let health = match taken {
+            Ok(health) => health,
+            // While this host is to blame, what was known of its paths stays, as if it were new.
+            Err(reason @ (Discard::Late | Discard::Frozen))
+                if self.stall.frozen() && known.track.newest().is_some() =>
+            {
+                out.push(Output::Discarded { path: sample.path.clone(), reason });
+                known.track.health(thresholds)
             }
+            Err(reason) => {
+                out.push(Output::Discarded { path: sample.path, reason });
+                return;
+            }
+        };
+        if health.state != from {
+            out.push(Output::Transition { path: sample.path.clone(), from, to: health.state });
+        }
+        let age_ms = match self.stall.frozen() {
+            true => 0,
+            false => known.track.newest().map_or(0, |newest| now.ms_since(newest)),
+        };
+        let due_now = known.track.canary_due();
+        if due != due_now {
+            self.canaries.extend(due_now.map(|at| (at, sample.path.clone())));
+            if let Some(at) = due {
+                self.canaries.remove(&(at, sample.path.clone()));
+            }
+        }
+        self.reports = self.reports.saturating_add(1);
+        out.push(Output::Report(PathReport { path: sample.path, version: self.reports, age_ms, health }));
+    }
+
+    /// Asks for every canary that is due.
+    fn fire(&mut self, now: Mono, out: &mut Vec<Output>) {
+        while let Some((at, _)) = self.canaries.first()
+            && *at <= now
+            && let Some((_, path)) = self.canaries.pop_first()
+        {
+            let Some(known) = self.paths.get_mut(&path) else { continue };
+            let Some((bytes, base_ms)) = known.track.canary(&self.settings, now) else { continue };
+            self.canaries.extend(known.track.canary_due().map(|at| (at, path.clone())));
+            let explained_ms = sample::wire_ms(bytes as f64, known.bandwidth_gbps) + base_ms;
+            let deadline_ms = (libm::ceil(explained_ms * CANARY_SLACK) as u64).max(MIN_CANARY_DEADLINE_MS);
+            out.push(Output::Canary(Canary { path, bytes, deadline_ms }));
         }
     }
 }
@@ -95,22 +179,19 @@ impl Core for HealthCore {
     type Output = Output;
     type Snapshot = Snapshot;
 
-    fn step(&mut self, _now: Now, input: Input, out: &mut Vec<Output>) {
+    fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.fire(now.mono, out);
         match input {
             Input::Configure(settings) => self.configure(settings, out),
             Input::PathUp(spec) => self.path_up(spec, out),
-            Input::PathGone(path) => {
-                if self.paths.remove(&path).is_some() {
-                    out.push(Output::Gone(path));
-                }
-            }
-            Input::Sample(sample) => self.sample(sample, out),
+            Input::PathGone(path) => self.path_gone(path, out),
+            Input::Sample(sample) => self.sample(now.mono, sample, out),
             Input::Tick => {}
         }
     }
 
     fn deadline(&self) -> Option<Mono> {
-        None
+        self.canaries.first().map(|(at, _)| *at)
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -123,15 +204,20 @@ impl Core for HealthCore {
             settings: self.settings.clone(),
             reports: self.reports,
             paths: self.paths.iter().map(path).collect(),
+            stall: self.stall.clone(),
         }
     }
 
     fn restore(snapshot: Snapshot) -> Self {
         let known = |path: PathSnapshot| (path.path, Known { bandwidth_gbps: path.bandwidth_gbps, track: path.track });
+        let paths: BTreeMap<PathId, Known> = snapshot.paths.into_iter().take(super::MAX_PATHS).map(known).collect();
+        let due = |(path, known): (&PathId, &Known)| known.track.canary_due().map(|at| (at, path.clone()));
         Self {
             settings: snapshot.settings,
             reports: snapshot.reports,
-            paths: snapshot.paths.into_iter().take(super::MAX_PATHS).map(known).collect(),
+            canaries: paths.iter().filter_map(due).collect(),
+            paths,
+            stall: snapshot.stall,
         }
     }
 }
@@ -153,8 +239,10 @@ mod tests {
             outcome: SampleOutcome::Ok,
             elapsed_ms,
             bytes: 64,
+            attempted_bytes: 64,
             inflight_bytes: 0,
             late_ms: 0.0,
+            taken: None,
         })
     }
 

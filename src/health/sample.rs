@@ -1,7 +1,8 @@
 //! From a raw measurement to a sample that counts, or a reason why it does not.
 
 use super::window::Point;
-use super::{Discard, Sample, SampleOutcome, Settings};
+use super::{Discard, Sample, SampleKind, SampleOutcome, Settings};
+use crate::model::Profile;
 
 /// Nothing on a path takes longer than a day, in milliseconds: a larger number is a broken clock.
 pub const MAX_ELAPSED_MS: f64 = 86_400_000.0;
@@ -10,9 +11,27 @@ pub const MAX_ELAPSED_MS: f64 = 86_400_000.0;
 /// measurement is as large as what is measured.
 pub const MIN_WIRE_MS: f64 = 0.1;
 
+/// This host's other bytes that can stand before a small probe at most: what the sockets and the
+/// network card hold. A probe goes over a connection of its own, so it waits for their queues, not
+/// for the end of a transfer that is under way.
+pub const RAIL_QUEUE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A sample that counts, and what its bytes explain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Measured {
+    /// The sample without what its bytes, and this host's other bytes, explain.
+    pub(super) point: Point,
+    /// How many bytes it moved, or was to move, without an echo.
+    pub(super) size_bytes: u64,
+    /// How long those alone take on the wire, in milliseconds.
+    pub(super) alone_ms: f64,
+    /// How long its bytes take beside this host's other bytes in flight, in milliseconds.
+    pub(super) explained_ms: f64,
+}
+
 /// Checks `sample` and takes out of its latency what its own bytes, and this host's other bytes in
 /// flight, explain on a rail of `bandwidth_gbps`.
-pub(super) fn admit(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -> Result<Point, Discard> {
+pub(super) fn admit(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -> Result<Measured, Discard> {
     let valid = |number: f64| number.is_finite() && number >= 0.0;
     if !valid(sample.elapsed_ms) || !valid(sample.late_ms) {
         return Err(Discard::Invalid);
@@ -20,26 +39,44 @@ pub(super) fn admit(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -
     if sample.elapsed_ms > MAX_ELAPSED_MS {
         return Err(Discard::Implausible);
     }
-    if sample.late_ms > settings.max_late_ms {
+    if is_late(settings, sample) {
         return Err(Discard::Late);
     }
-    let alone_ms = wire_ms(sample.bytes as f64, bandwidth_gbps);
+    let moved_ms = wire_ms(sample.bytes as f64, bandwidth_gbps);
     // What failed may have failed sooner than the bytes could move; what worked cannot. Half the
     // wire time leaves room for a bandwidth that is configured too low.
-    if sample.outcome == SampleOutcome::Ok && alone_ms >= MIN_WIRE_MS && sample.elapsed_ms < alone_ms / 2.0 {
+    if sample.outcome == SampleOutcome::Ok && moved_ms >= MIN_WIRE_MS && sample.elapsed_ms < moved_ms / 2.0 {
         return Err(Discard::Implausible);
     }
     // bytes / (bandwidth * bytes / (bytes + inflight)): at its fair share the sample takes as long
     // as all bytes together take alone.
-    let explained_ms = wire_ms(sample.bytes as f64 + sample.inflight_bytes as f64, bandwidth_gbps);
-    Ok(Point {
-        latency_ms: (sample.elapsed_ms - explained_ms).max(0.0),
-        drop_rate: match sample.outcome {
-            SampleOutcome::Ok => 0.0,
-            SampleOutcome::Lost | SampleOutcome::Failed => 1.0,
+    let beside_bytes = match (settings.profile, sample.kind) {
+        (Profile::Mesh, SampleKind::Probe) => sample.inflight_bytes.min(RAIL_QUEUE_BYTES),
+        (Profile::Mesh, SampleKind::Bulk | SampleKind::Transfer | SampleKind::Reported)
+        | (Profile::Reference, SampleKind::Probe | SampleKind::Bulk | SampleKind::Transfer | SampleKind::Reported) => {
+            sample.inflight_bytes
+        }
+    };
+    let explained_ms = wire_ms(sample.bytes as f64 + beside_bytes as f64, bandwidth_gbps);
+    let size_bytes = sample.bytes.max(sample.attempted_bytes);
+    Ok(Measured {
+        point: Point {
+            latency_ms: (sample.elapsed_ms - explained_ms).max(0.0),
+            drop_rate: match sample.outcome {
+                SampleOutcome::Ok => 0.0,
+                SampleOutcome::Lost | SampleOutcome::Failed => 1.0,
+            },
+            bytes: sample.bytes,
         },
-        bytes: sample.bytes,
+        size_bytes,
+        alone_ms: wire_ms(size_bytes as f64, bandwidth_gbps),
+        explained_ms,
     })
+}
+
+/// Whether this host itself was late while it measured.
+pub(super) fn is_late(settings: &Settings, sample: &Sample) -> bool {
+    sample.late_ms > settings.max_late_ms
 }
 
 /// Whether `sample` would count on a path of `bandwidth_gbps`; the core judges it the same way.
@@ -50,7 +87,8 @@ pub fn judge(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -> Resul
     admit(settings, bandwidth_gbps, sample).map(|_| ())
 }
 
-fn wire_ms(bytes: f64, bandwidth_gbps: f64) -> f64 {
+/// How long bytes take alone, in milliseconds.
+pub(super) fn wire_ms(bytes: f64, bandwidth_gbps: f64) -> f64 {
     bytes * 8.0 / (bandwidth_gbps * 1e6)
 }
 
@@ -66,13 +104,15 @@ mod tests {
             outcome: SampleOutcome::Ok,
             elapsed_ms,
             bytes,
+            attempted_bytes: bytes,
             inflight_bytes: 0,
             late_ms: 0.0,
+            taken: None,
         }
     }
 
     fn point(sample: &Sample) -> Result<Point, Discard> {
-        admit(&Settings::default(), 8.0, sample)
+        admit(&Settings::default(), 8.0, sample).map(|measured| measured.point)
     }
 
     #[test]
@@ -87,6 +127,19 @@ mod tests {
     fn delay_that_other_bytes_in_flight_explain_is_no_latency() {
         let shared = Sample { inflight_bytes: 10_000_000, ..sample(22.0, 10_000_000) };
         assert_eq!(point(&shared).unwrap().latency_ms, 2.0);
+    }
+
+    #[test]
+    fn before_a_small_probe_stand_the_queues_at_most_and_only_the_mesh_profile_knows() {
+        let mesh = Settings { profile: Profile::Mesh, ..Settings::default() };
+        let probe = Sample { inflight_bytes: 1 << 30, ..sample(40.0, 64) };
+        let latency = |settings: &Settings, sample: &Sample| admit(settings, 8.0, sample).unwrap().point.latency_ms;
+        assert_eq!(latency(&Settings::default(), &probe), 0.0);
+        let queue_ms = (RAIL_QUEUE_BYTES + 64) as f64 / 1e6;
+        assert!((latency(&mesh, &probe) - (40.0 - queue_ms)).abs() < 1e-9);
+        for kind in [SampleKind::Bulk, SampleKind::Transfer, SampleKind::Reported] {
+            assert_eq!(latency(&mesh, &Sample { kind, ..probe.clone() }), 0.0, "{kind:?}");
+        }
     }
 
     #[test]

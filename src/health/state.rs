@@ -100,7 +100,7 @@ impl StateTrack {
 
 /// Where a GFS lies among the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Band {
+pub(super) enum Band {
     /// Above [`QUARANTINE_ABOVE`].
     Severe,
     /// Above [`RESTRICTED_ABOVE`].
@@ -114,7 +114,7 @@ enum Band {
 }
 
 impl Band {
-    fn of(gfs: f64) -> Self {
+    pub(super) fn of(gfs: f64) -> Self {
         if gfs > QUARANTINE_ABOVE {
             Self::Severe
         } else if gfs > RESTRICTED_ABOVE {

@@ -15,6 +15,11 @@ pub struct Track {
 }
 
 impl Track {
+    /// A path in this state that has these samples, the oldest first.
+    pub(super) fn resumed(points: Vec<Point>, state: StateTrack) -> Self {
+        Self { window: points.into(), state }
+    }
+
     /// Takes one valid sample and returns the health that follows.
     pub fn feed(&mut self, thresholds: &Thresholds, point: Point) -> PathHealth {
         self.window.push(point);

@@ -55,29 +55,37 @@ impl Window {
     pub fn stats(&self, window: u32) -> WindowStats {
         let newest = usize::try_from(window).unwrap_or(WINDOW_SAMPLES);
         let points = self.points.range(self.points.len().saturating_sub(newest)..);
-        let count = points.len();
-        if count == 0 {
-            return WindowStats::default();
-        }
-        let samples = count as f64;
+        WindowStats::of(points.map(|point| (point.latency_ms, point.drop_rate)))
+    }
+}
+
+impl WindowStats {
+    /// The numbers of samples of a latency and a drop rate each, at most [`WINDOW_SAMPLES`] of them.
+    pub(super) fn of(samples: impl Iterator<Item = (f64, f64)> + Clone) -> Self {
         let (mut largest, mut second) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         let (mut latency_sum, mut drop_sum) = (0.0, 0.0);
-        for point in points.clone() {
-            latency_sum += point.latency_ms;
-            drop_sum += point.drop_rate;
-            if point.latency_ms > largest {
-                (largest, second) = (point.latency_ms, largest);
-            } else if point.latency_ms > second {
-                second = point.latency_ms;
+        let mut sample_count = 0u32;
+        for (latency_ms, drop_rate) in samples.clone() {
+            sample_count += 1;
+            latency_sum += latency_ms;
+            drop_sum += drop_rate;
+            if latency_ms > largest {
+                (largest, second) = (latency_ms, largest);
+            } else if latency_ms > second {
+                second = latency_ms;
             }
         }
-        let mean = latency_sum / samples;
-        let squares: f64 = points.map(|point| (point.latency_ms - mean) * (point.latency_ms - mean)).sum();
-        WindowStats {
-            p99_latency_ms: p99(largest, second, samples),
-            jitter_ms: if count < 2 { 0.0 } else { libm::sqrt(squares / (samples - 1.0)) },
-            mean_drop_rate: drop_sum / samples,
-            sample_count: count as u32,
+        if sample_count == 0 {
+            return Self::default();
+        }
+        let count = f64::from(sample_count);
+        let mean = latency_sum / count;
+        let squares: f64 = samples.map(|(latency_ms, _)| (latency_ms - mean) * (latency_ms - mean)).sum();
+        Self {
+            p99_latency_ms: p99(largest, second, count),
+            jitter_ms: if sample_count < 2 { 0.0 } else { libm::sqrt(squares / (count - 1.0)) },
+            mean_drop_rate: drop_sum / count,
+            sample_count,
         }
     }
 }

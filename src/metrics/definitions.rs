@@ -56,6 +56,12 @@ pub const DEFINITIONS: &[Definition] = &[
         &[],
         "Share of recent samples that were taken while this host itself was late.",
     ),
+    gauge(
+        "seam_node_frozen",
+        None,
+        &[],
+        "1 while most samples were taken while this host itself was late, so that no path changes its state; 0 once they are not.",
+    ),
     gauge("seam_path_gfs", None, PATH, "Gray Failure Score of a path, 0 to 1."),
     gauge("seam_path_severity", None, PATH, "Severity of a path's state, 0 (healthy) to 1 (quarantined)."),
     gauge(
@@ -71,6 +77,12 @@ pub const DEFINITIONS: &[Definition] = &[
         "Standard deviation of a path's size-free latency over its window.",
     ),
     gauge("seam_path_drop_ratio", None, PATH, "Mean share of lost or failed attempts over a path's window, 0 to 1."),
+    gauge(
+        "seam_path_bandwidth_ratio",
+        None,
+        PATH,
+        "Achieved over expected bandwidth of a path's newest large samples, 0 to 1; absent while there are none.",
+    ),
     gauge("seam_paths", None, &["state"], "Paths by state."),
     counter(
         "seam_path_series_omitted_total",

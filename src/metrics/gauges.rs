@@ -99,13 +99,15 @@ impl Gauges {
                 Label::new("backend", path.backend.as_str()),
             ];
             let health = &series.health;
-            for (name, value) in [
+            let always = [
                 ("seam_path_gfs", health.gfs),
                 ("seam_path_severity", health.state.severity()),
                 ("seam_path_latency_p99_seconds", health.p99_latency_ms / 1000.0),
                 ("seam_path_jitter_seconds", health.jitter_ms / 1000.0),
                 ("seam_path_drop_ratio", health.mean_drop_rate),
-            ] {
+            ];
+            let known = health.bandwidth_ratio.map(|ratio| ("seam_path_bandwidth_ratio", ratio));
+            for (name, value) in always.into_iter().chain(known) {
                 registry.gauge(name, labels.clone()).set(value);
             }
         }

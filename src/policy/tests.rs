@@ -100,7 +100,7 @@ impl Desk {
 
     fn report(&mut self, host: &str, state: PathState, gfs: f64, jitter_ms: f64) {
         let health = PathHealth { state, gfs, p99_latency_ms: 3.0, jitter_ms, sample_count: 10, ..PathHealth::UNKNOWN };
-        self.step(Input::Report(PathReport { path: path(host), version: 1, health }));
+        self.step(Input::Report(PathReport { path: path(host), version: 1, age_ms: 0, health }));
     }
 
     fn step(&mut self, input: Input) -> Vec<Output> {

@@ -146,8 +146,8 @@ fn pool(at: &str, value: &Value, thresholds: &Thresholds, samples_left: &mut usi
         Some(value) => samples(&fields.path("samples"), value, samples_left)?,
         None => Vec::new(),
     };
-    let newest_age_ms = match fields.get("ages_ms") {
-        Some(value) => newest_age(&fields.path("ages_ms"), value, samples.len())?,
+    let ages_ms = match fields.get("ages_ms") {
+        Some(value) => Some(ages(&fields.path("ages_ms"), value, samples.len())?),
         None => None,
     };
     Ok(Pool {
@@ -155,7 +155,7 @@ fn pool(at: &str, value: &Value, thresholds: &Thresholds, samples_left: &mut usi
         risk_group: fields.parsed("risk_group")?,
         capacity: Capacity { active_sessions, max_capacity, soft_fraction },
         samples,
-        newest_age_ms,
+        ages_ms,
     })
 }
 
@@ -185,20 +185,22 @@ fn samples(at: &str, value: &Value, left: &mut usize) -> Result<Vec<Point>, What
     Ok(points)
 }
 
-/// The age of the newest sample, whole milliseconds.
-fn newest_age(at: &str, value: &Value, samples: usize) -> Result<Option<u64>, WhatIfError> {
+/// The age of each sample, whole milliseconds.
+fn ages(at: &str, value: &Value, samples: usize) -> Result<Vec<u64>, WhatIfError> {
     let allowed = || format!("one age per sample, {samples} in all, the oldest first");
     let list = value.as_array().ok_or_else(|| wrong(at, value, allowed()))?;
     if list.len() != samples {
         return Err(counted(at, list.len(), "ages", allowed()));
     }
     let mut newest = MAX_MS;
+    let mut ages = Vec::with_capacity(list.len());
     for (index, value) in list.iter().enumerate() {
         // Each age is at most the one before it.
         let range = Range { low: 0.0, low_allowed: true, high: newest };
         newest = range.read(value).ok_or_else(|| wrong(&format!("{at}[{index}]"), value, range.allowed()))?;
+        ages.push(newest as u64);
     }
-    Ok((!list.is_empty()).then_some(newest as u64))
+    Ok(ages)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{Agency, Service, ServiceError};
 use crate::agent::settings;
 use crate::api::{ReportedOutcome, SampleReport, SampleVerdict};
+use crate::core::Mono;
 use crate::health::{self, Sample, SampleKind, SampleOutcome};
 
 impl Service {
@@ -39,21 +40,26 @@ impl Agency {
             Some(rail) => format!("rail: no path to {} on rail {rail}", report.destination),
             None => format!("destination: no path to {}", report.destination),
         })?;
+        let outcome = match report.outcome {
+            ReportedOutcome::Ok => SampleOutcome::Ok,
+            ReportedOutcome::Timeout => SampleOutcome::Lost,
+            ReportedOutcome::Error => SampleOutcome::Failed,
+            ReportedOutcome::Cancelled => {
+                return Err("outcome: a cancelled request says nothing about its path".to_owned());
+            }
+        };
+        let age_ns = report.age_ms.unwrap_or(0).saturating_mul(1_000_000);
         let sample = Sample {
             path: path.id.clone(),
             kind: SampleKind::Reported,
-            outcome: match report.outcome {
-                ReportedOutcome::Ok => SampleOutcome::Ok,
-                ReportedOutcome::Timeout => SampleOutcome::Lost,
-                ReportedOutcome::Error => SampleOutcome::Failed,
-                ReportedOutcome::Cancelled => {
-                    return Err("outcome: a cancelled request says nothing about its path".to_owned());
-                }
-            },
+            outcome,
             elapsed_ms: report.duration_ms,
-            bytes: report.bytes,
+            // What never arrived explains no time on the wire.
+            bytes: if outcome == SampleOutcome::Ok { report.bytes } else { 0 },
+            attempted_bytes: report.bytes,
             inflight_bytes: report.inflight_bytes.unwrap_or(0),
             late_ms: 0.0,
+            taken: Some(Mono(self.links.clock.now().mono.0.saturating_sub(age_ns))),
         };
         let rules = settings::health(&self.config);
         health::judge(&rules, path.bandwidth_gbps, &sample).map_err(|discard| {

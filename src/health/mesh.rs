@@ -1,0 +1,169 @@
+//! One path under the mesh profile: three tracks, of which the worst is the path's state.
+//!
+//! ```text
+//! small samples ──▶ fresh window ──▶ GFS ─────────▶ latency track ─┐
+//! large samples ──▶ achieved / expected bandwidth ─▶ bandwidth track ─┼─▶ worst ─▶ state
+//! what failed, and what worked of its size ────────▶ transfer track ─┘
+//! ```
+
+mod bandwidth;
+mod flaps;
+mod latency;
+mod transfers;
+mod window;
+
+use serde::{Deserialize, Serialize};
+
+use super::sample::Measured;
+use super::score::gfs;
+use super::window::Point;
+use super::{Discard, Sample, SampleKind, SampleOutcome, Settings, Thresholds};
+use crate::core::Mono;
+use crate::model::{PathHealth, PathState};
+
+pub use bandwidth::{
+    BANDWIDTH_HYSTERESIS, BULK_FRESH_MS, BULK_SAMPLES, BandwidthTrack, MIN_BULK_SAMPLES, MIN_BULK_WIRE_MS,
+    bandwidth_state,
+};
+pub use flaps::{Flaps, MAX_SLOWDOWN};
+pub use latency::LatencyTrack;
+pub use transfers::{Stage, TransferTrack};
+pub use window::FreshWindow;
+
+/// One path under the mesh profile.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeshTrack {
+    window: FreshWindow,
+    latency: LatencyTrack,
+    bandwidth: BandwidthTrack,
+    transfers: TransferTrack,
+    /// When the newest sample of any kind was taken.
+    newest: Option<Mono>,
+}
+
+impl MeshTrack {
+    /// A path of which nothing is known but its state.
+    pub(super) fn in_state(state: PathState) -> Self {
+        Self { latency: LatencyTrack::in_state(state), ..Self::default() }
+    }
+
+    /// Takes one small, size-free sample and returns the health that follows. No sample may be older
+    /// than the one before it.
+    pub fn feed(&mut self, settings: &Settings, taken: Mono, point: Point) -> PathHealth {
+        self.small(settings, taken, point, false);
+        self.settled(&settings.thresholds, taken)
+    }
+
+    /// Takes one sample that was found good, for what its kind and its size say.
+    pub(super) fn take(
+        &mut self,
+        settings: &Settings,
+        now: Mono,
+        sample: &Sample,
+        measured: &Measured,
+    ) -> Result<PathHealth, Discard> {
+        let taken = sample.taken.map_or(now, |taken| taken.min(now));
+        if self.newest.is_some_and(|newest| taken < newest) {
+            return Err(Discard::Reordered);
+        }
+        self.newest = Some(taken);
+        let large = measured.alone_ms >= MIN_BULK_WIRE_MS;
+        match (sample.kind, sample.outcome) {
+            (SampleKind::Probe, outcome) => {
+                if outcome == SampleOutcome::Ok {
+                    self.worked(settings, taken, measured.size_bytes);
+                }
+                self.small(settings, taken, measured.point, outcome == SampleOutcome::Failed);
+            }
+            (SampleKind::Transfer | SampleKind::Reported | SampleKind::Bulk, SampleOutcome::Ok) => {
+                self.worked(settings, taken, measured.size_bytes);
+                if large {
+                    let base_ms = self.window.stats(&settings.thresholds).base_latency_ms;
+                    let moving_ms = (sample.elapsed_ms - base_ms).max(measured.explained_ms);
+                    self.bandwidth.add(taken, measured.explained_ms / moving_ms);
+                } else {
+                    self.small(settings, taken, measured.point, false);
+                }
+            }
+            (
+                SampleKind::Transfer | SampleKind::Reported | SampleKind::Bulk,
+                outcome @ (SampleOutcome::Lost | SampleOutcome::Failed),
+            ) => {
+                let lost = outcome == SampleOutcome::Lost;
+                let began = Mono(taken.0.saturating_sub((sample.elapsed_ms * 1e6) as u64));
+                let bytes = measured.size_bytes.max(1);
+                self.transfers.failed(settings, transfers::Failure { began, ended: taken, bytes, lost });
+                if lost && large {
+                    self.bandwidth.add(taken, 0.0);
+                }
+            }
+        }
+        Ok(self.settled(&settings.thresholds, taken))
+    }
+
+    /// The health after the last sample; [`PathHealth::UNKNOWN`] before the first.
+    #[must_use]
+    pub fn health(&self, thresholds: &Thresholds) -> PathHealth {
+        let stats = self.window.stats(thresholds).stats;
+        PathHealth {
+            state: worse(worse(self.latency.state(), self.bandwidth.state()), self.transfers.state()),
+            gfs: gfs(thresholds, &stats),
+            p99_latency_ms: stats.p99_latency_ms,
+            jitter_ms: stats.jitter_ms,
+            mean_drop_rate: stats.mean_drop_rate,
+            sample_count: stats.sample_count,
+            bandwidth_ratio: self.bandwidth.ratio(),
+            failed_bytes: self.transfers.failed_bytes(),
+        }
+    }
+
+    /// The track of latency, jitter and losses.
+    #[must_use]
+    pub fn latency(&self) -> &LatencyTrack {
+        &self.latency
+    }
+
+    /// When the newest sample was taken.
+    pub(super) fn newest(&self) -> Option<Mono> {
+        self.newest
+    }
+
+    /// When a canary is due.
+    pub(super) fn canary_due(&self) -> Option<Mono> {
+        self.transfers.due()
+    }
+
+    /// A canary is due now: how many bytes it has, and the path's latency without them.
+    pub(super) fn canary(&mut self, settings: &Settings, now: Mono) -> Option<(u64, f64)> {
+        let bytes = self.transfers.canary(settings, now)?;
+        Some((bytes, self.window.stats(&settings.thresholds).base_latency_ms))
+    }
+
+    /// The samples without their times, oldest first.
+    pub(super) fn points(&self) -> impl Iterator<Item = Point> {
+        self.window.points()
+    }
+
+    fn small(&mut self, settings: &Settings, taken: Mono, point: Point, failed: bool) {
+        self.window.push(&settings.thresholds, taken, point);
+        let window = self.window.stats(&settings.thresholds);
+        self.latency.observe(&settings.thresholds, taken, &window, failed);
+        self.transfers.window(settings, taken, self.latency.is_clean());
+    }
+
+    fn worked(&mut self, settings: &Settings, taken: Mono, bytes: u64) {
+        if self.transfers.worked(settings, taken, bytes) {
+            self.bandwidth.forgive();
+        }
+    }
+
+    fn settled(&mut self, thresholds: &Thresholds, now: Mono) -> PathHealth {
+        self.bandwidth.settle(thresholds, now);
+        self.health(thresholds)
+    }
+}
+
+/// The worse of two states.
+fn worse(one: PathState, other: PathState) -> PathState {
+    if other.severity() > one.severity() { other } else { one }
+}

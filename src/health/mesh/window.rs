@@ -1,0 +1,130 @@
+//! The samples of one path that are fresh, each with the time it was taken.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use super::flaps::whole_ms;
+use crate::core::Mono;
+use crate::health::Thresholds;
+use crate::health::score::gfs;
+use crate::health::state::BAD_ABOVE;
+use crate::health::window::{Point, WINDOW_SAMPLES, WindowStats};
+
+/// One sample and when it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Timed {
+    taken: Mono,
+    point: Point,
+    /// It is bad by itself, not by what stood before it in the window.
+    offends: bool,
+}
+
+/// What the fresh samples say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct FreshStats {
+    /// Their numbers.
+    pub(super) stats: WindowStats,
+    /// Samples among them that are bad by themselves.
+    pub(super) offending: u32,
+    /// The smallest latency of those that worked, in milliseconds; 0 if none did.
+    pub(super) base_latency_ms: f64,
+}
+
+/// The last [`WINDOW_SAMPLES`] samples, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<Timed>", into = "Vec<Timed>")]
+pub struct FreshWindow {
+    samples: VecDeque<Timed>,
+}
+
+impl FreshWindow {
+    /// Adds the newest sample; the oldest leaves when the window is full.
+    pub(super) fn push(&mut self, thresholds: &Thresholds, taken: Mono, point: Point) {
+        if self.samples.len() >= WINDOW_SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Timed { taken, point, offends: offends(thresholds, &point) });
+    }
+
+    /// What the newest `candidate_window` samples say, as far as they were fresh when the newest of
+    /// them was taken.
+    pub(super) fn stats(&self, thresholds: &Thresholds) -> FreshStats {
+        let newest = self.samples.back().map_or(Mono(0), |sample| sample.taken);
+        let fresh_ms = whole_ms(thresholds.fresh_ms);
+        let window = usize::try_from(thresholds.candidate_window).unwrap_or(WINDOW_SAMPLES);
+        let samples = self.samples.range(self.samples.len().saturating_sub(window)..);
+        let fresh = samples.filter(|sample| newest.ms_since(sample.taken) < fresh_ms.max(1));
+        let worked = fresh.clone().filter(|sample| sample.point.drop_rate < 1.0);
+        let base = worked.map(|sample| sample.point.latency_ms).reduce(f64::min);
+        FreshStats {
+            stats: WindowStats::of(fresh.clone().map(|sample| (sample.point.latency_ms, sample.point.drop_rate))),
+            offending: u32::try_from(fresh.filter(|sample| sample.offends).count()).unwrap_or(u32::MAX),
+            base_latency_ms: base.unwrap_or(0.0),
+        }
+    }
+
+    /// The samples without their times, oldest first.
+    pub(super) fn points(&self) -> impl Iterator<Item = Point> {
+        self.samples.iter().map(|sample| sample.point)
+    }
+}
+
+/// Whether a sample is bad by itself: lost, failed, or so slow or lossy that a window of it alone
+/// would be bad.
+fn offends(thresholds: &Thresholds, point: &Point) -> bool {
+    let alone = WindowStats::of(std::iter::once((point.latency_ms, point.drop_rate)));
+    point.drop_rate >= 1.0 || gfs(thresholds, &alone) > BAD_ABOVE
+}
+
+impl From<FreshWindow> for Vec<Timed> {
+    fn from(window: FreshWindow) -> Self {
+        window.samples.into()
+    }
+}
+
+impl From<Vec<Timed>> for FreshWindow {
+    fn from(samples: Vec<Timed>) -> Self {
+        let surplus = samples.len().saturating_sub(WINDOW_SAMPLES);
+        Self { samples: samples.into_iter().skip(surplus).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Mono {
+        Mono(0).plus_ms(ms)
+    }
+
+    fn window(samples: &[(u64, f64, f64)]) -> FreshWindow {
+        let mut window = FreshWindow::default();
+        for &(ms, latency_ms, drop_rate) in samples {
+            window.push(&Thresholds::default(), at(ms), Point { latency_ms, drop_rate, bytes: 0 });
+        }
+        window
+    }
+
+    #[test]
+    fn only_fresh_samples_count_and_a_gap_starts_anew() {
+        let thresholds = Thresholds { fresh_ms: 3000.0, ..Thresholds::default() };
+        let count = |samples: &[(u64, f64, f64)]| window(samples).stats(&thresholds).stats.sample_count;
+        assert_eq!(count(&[]), 0);
+        assert_eq!(count(&[(0, 1.0, 0.0), (1000, 1.0, 0.0), (2999, 1.0, 0.0)]), 3);
+        assert_eq!(count(&[(0, 1.0, 0.0), (1000, 1.0, 0.0), (3000, 1.0, 0.0)]), 2, "an age of fresh_ms is too old");
+        assert_eq!(count(&[(0, 1.0, 0.0), (1000, 1.0, 0.0), (60_000, 1.0, 0.0)]), 1);
+        let many: Vec<_> = (0..50).map(|ms| (ms, 1.0, 0.0)).collect();
+        assert_eq!(count(&many), 10, "no more than candidate_window");
+    }
+
+    #[test]
+    fn a_sample_offends_by_itself_or_not_at_all() {
+        let found = window(&[(0, 2.0, 0.0), (1, 16.0, 0.0), (2, 17.0, 0.0), (3, 5.0, 1.0), (4, 2.0, 0.03)]);
+        let stats = found.stats(&Thresholds::default());
+        assert_eq!(stats.offending, 2, "17 ms and the lost one");
+        assert_eq!(stats.base_latency_ms, 2.0);
+        let lossless = Thresholds { w_drop: 0.0, ..Thresholds::default() };
+        assert!(offends(&lossless, &Point { latency_ms: 0.0, drop_rate: 1.0, bytes: 0 }), "whatever drops weigh");
+    }
+}

@@ -1,0 +1,96 @@
+//! The one place where the profiles differ: which rules a path's samples go through.
+
+use serde::{Deserialize, Serialize};
+
+use super::sample::Measured;
+use super::state::StateTrack;
+use super::{Discard, MeshTrack, Sample, Settings, Thresholds, Track};
+use crate::core::Mono;
+use crate::model::{PathHealth, PathState, Profile};
+
+/// One path under the rules of its profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProfileTrack {
+    /// Under those of the published prototype.
+    Reference(Track),
+    /// Under those of the mesh profile.
+    Mesh(Box<MeshTrack>),
+}
+
+impl ProfileTrack {
+    /// A path that nobody has sampled yet.
+    #[must_use]
+    pub fn new(profile: Profile) -> Self {
+        match profile {
+            Profile::Reference => Self::Reference(Track::default()),
+            Profile::Mesh => Self::Mesh(Box::default()),
+        }
+    }
+
+    /// The same path under the rules of `profile`. Its state stays. Towards the reference its samples
+    /// stay too; towards the mesh profile, which needs their times, it is proven anew.
+    pub(super) fn under(self, profile: Profile, thresholds: &Thresholds) -> Self {
+        match (self, profile) {
+            (Self::Mesh(track), Profile::Reference) => {
+                let state = StateTrack { state: track.health(thresholds).state, ..StateTrack::default() };
+                Self::Reference(Track::resumed(track.points().collect(), state))
+            }
+            (Self::Reference(track), Profile::Mesh) => Self::Mesh(Box::new(MeshTrack::in_state(track.state().state))),
+            (same @ Self::Reference(_), Profile::Reference) | (same @ Self::Mesh(_), Profile::Mesh) => same,
+        }
+    }
+
+    /// Takes one sample that was found good.
+    pub(super) fn take(
+        &mut self,
+        settings: &Settings,
+        now: Mono,
+        sample: &Sample,
+        measured: &Measured,
+    ) -> Result<PathHealth, Discard> {
+        match self {
+            Self::Reference(track) => Ok(track.feed(&settings.thresholds, measured.point)),
+            Self::Mesh(track) => track.take(settings, now, sample, measured),
+        }
+    }
+
+    /// The health after the last sample.
+    #[must_use]
+    pub fn health(&self, thresholds: &Thresholds) -> PathHealth {
+        match self {
+            Self::Reference(track) => track.health(thresholds),
+            Self::Mesh(track) => track.health(thresholds),
+        }
+    }
+
+    /// The state after the last sample.
+    #[must_use]
+    pub fn state(&self, thresholds: &Thresholds) -> PathState {
+        self.health(thresholds).state
+    }
+
+    /// When its newest sample was taken, as far as its rules care.
+    pub(super) fn newest(&self) -> Option<Mono> {
+        match self {
+            Self::Reference(_) => None,
+            Self::Mesh(track) => track.newest(),
+        }
+    }
+
+    /// When a canary is due.
+    pub(super) fn canary_due(&self) -> Option<Mono> {
+        match self {
+            Self::Reference(_) => None,
+            Self::Mesh(track) => track.canary_due(),
+        }
+    }
+
+    /// A canary is due now: how many bytes it has, and the path's latency without them.
+    pub(super) fn canary(&mut self, settings: &Settings, now: Mono) -> Option<(u64, f64)> {
+        match self {
+            Self::Reference(_) => None,
+            Self::Mesh(track) => track.canary(settings, now),
+        }
+    }
+}
