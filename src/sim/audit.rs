@@ -38,6 +38,10 @@ pub struct Audit {
     pub moved: Vec<Moved>,
     /// What became of each request.
     pub requests: BTreeMap<RequestId, Fate>,
+    /// Every canary: when it was sent, on which path, with how many bytes.
+    pub canaries: Vec<(u64, PathId, u64)>,
+    /// When which host found itself late most of the time, or no longer.
+    pub frozen: Vec<(u64, usize, bool)>,
     /// Transfers that their sources saw delivered.
     pub delivered: u64,
     /// Transfers that came to nothing.
@@ -156,6 +160,14 @@ impl Audit {
 
     pub(super) fn discarded(&mut self, reason: Discard) {
         *self.discarded.entry(reason).or_default() += 1;
+    }
+
+    pub(super) fn canary(&mut self, now_ns: u64, path: PathId, bytes: u64) {
+        note(&mut self.canaries, (now_ns / 1_000_000, path, bytes), &mut self.left_out);
+    }
+
+    pub(super) fn frozen(&mut self, now_ns: u64, node: usize, frozen: bool) {
+        note(&mut self.frozen, (now_ns / 1_000_000, node, frozen), &mut self.left_out);
     }
 
     pub(super) fn mesh_refused(&mut self, reason: Refusal) {

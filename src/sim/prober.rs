@@ -10,7 +10,8 @@ use super::fault::Drawn;
 use super::network::nanos;
 use super::wiring::CoreInput;
 use super::world::World;
-use crate::health::{self, Sample, SampleKind, SampleOutcome};
+use crate::core::Mono;
+use crate::health::{self, Canary, Sample, SampleKind, SampleOutcome};
 use crate::model::{PathId, PathSpec};
 
 /// A probe is due this far from its interval at most, either way.
@@ -44,6 +45,8 @@ struct Probe {
     source: usize,
     life: u32,
     path: PathSpec,
+    kind: SampleKind,
+    bytes: u64,
     started_ns: u64,
     inflight_before: u64,
     extra_ns: u64,
@@ -102,27 +105,34 @@ impl World {
         tracked.busy |= idle;
         self.later_ns(node, nanos(interval_ms as f64 * spread), Own::ProbeDue { path, epoch });
         if idle {
-            self.probe(node, spec);
+            let deadline_ms = (interval_ms * DEADLINE_INTERVALS).clamp(MIN_DEADLINE_MS, MAX_DEADLINE_MS);
+            self.probe(node, spec, SampleKind::Probe, self.settings.probing.payload_bytes, deadline_ms);
         }
     }
 
-    fn probe(&mut self, node: usize, path: PathSpec) {
-        let bytes = self.settings.probing.payload_bytes;
+    /// Sends a canary: one large probe that takes its part of the rail, as a write would, but slows
+    /// nobody else down.
+    pub(super) fn canary(&mut self, node: usize, canary: Canary) {
+        let key = (node, canary.path.clone());
+        let Some(spec) = self.probers.tracked.get(&key).map(|tracked| tracked.spec.clone()) else { return };
+        self.audit.canary(self.now_ns, canary.path, canary.bytes);
+        self.probe(node, spec, SampleKind::Bulk, canary.bytes, canary.deadline_ms);
+    }
+
+    fn probe(&mut self, node: usize, path: PathSpec, kind: SampleKind, bytes: u64, deadline_ms: u64) {
         let drawn = self.rails.draw(&path.id, bytes);
         let inflight_before = self.rails.in_flight(&path.id);
-        let queueing_ms = self.rails.queueing_ms(&path);
-        let wire_ms = bytes as f64 * 8.0 / (path.bandwidth_gbps * 1e6);
+        let busy_ms = self.rails.busy_ms(&path, bytes);
         let fault_ms = match drawn {
             Drawn::Delay { ms } | Drawn::Lost { ms } => ms,
             Drawn::Stall | Drawn::Refuse => 0.0,
         };
-        let extra_ns = nanos(fault_ms + queueing_ms + wire_ms);
+        let extra_ns = nanos(fault_ms + busy_ms);
         let Some(life) = self.nodes.get(node).map(|node| node.life) else { return };
         let (id, to) = (self.next_id(), self.index_of(&path.id.destination));
-        let probe = Probe { source: node, life, path, started_ns: self.now_ns, inflight_before, extra_ns };
+        let started_ns = self.now_ns;
+        let probe = Probe { source: node, life, path, kind, bytes, started_ns, inflight_before, extra_ns };
         self.probers.probes.insert(id, probe);
-        let deadline_ms =
-            (self.settings.probing.interval_ms * DEADLINE_INTERVALS).clamp(MIN_DEADLINE_MS, MAX_DEADLINE_MS);
         match drawn {
             Drawn::Refuse => self.probe_ended(node, id, SampleOutcome::Failed),
             Drawn::Lost { .. } | Drawn::Stall => self.later(node, deadline_ms, Own::ProbeDeadline { probe: id }),
@@ -158,8 +168,9 @@ impl World {
         let Some(probe) = self.probers.probes.remove(&id) else { return };
         let path = probe.path.id;
         let Some(tracked) = self.probers.tracked.get_mut(&(node, path.clone())) else { return };
-        tracked.busy = false;
-        let first = outcome == SampleOutcome::Ok && !std::mem::replace(&mut tracked.warm, true);
+        let small = probe.kind == SampleKind::Probe;
+        tracked.busy &= !small;
+        let first = small && outcome == SampleOutcome::Ok && !std::mem::replace(&mut tracked.warm, true);
         if first {
             return;
         }
@@ -169,10 +180,12 @@ impl World {
         let sample = Sample {
             inflight_bytes: probe.inflight_before.max(self.rails.in_flight(&path)),
             path,
-            kind: SampleKind::Probe,
+            kind: probe.kind,
             outcome,
             elapsed_ms: self.now_ns.saturating_sub(probe.started_ns) as f64 / 1e6,
-            bytes: if outcome == SampleOutcome::Ok { self.settings.probing.payload_bytes } else { 0 },
+            bytes: if outcome == SampleOutcome::Ok { probe.bytes } else { 0 },
+            attempted_bytes: probe.bytes,
+            taken: Some(Mono(self.now_ns)),
             late_ms,
         };
         self.tell(node, CoreInput::Health(health::Input::Sample(sample)));

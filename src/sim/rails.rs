@@ -131,20 +131,26 @@ impl Rails {
         self.writes.values().filter(same).map(|write| write.bytes).sum()
     }
 
-    /// How long a small message waits behind the bulk of others on either end of a path, in
-    /// milliseconds.
-    pub(super) fn queueing_ms(&mut self, path: &PathSpec) -> f64 {
-        let meets = |write: &&Write| {
-            let other = &write.path.id;
-            write.flows
-                && write.rate > 0.0
-                && other.rail == path.id.rail
-                && (other.source == path.id.source || other.destination == path.id.destination)
+    /// How long the bytes of a probe take on a path beside the bulk of others, in milliseconds: a
+    /// small one waits behind a little of it, a large one has its part of the rail.
+    pub(super) fn busy_ms(&mut self, path: &PathSpec, bytes: u64) -> f64 {
+        let flowing = |same: &dyn Fn(&PathId) -> bool| {
+            let meets = |write: &&Write| {
+                write.flows && write.rate > 0.0 && write.path.id.rail == path.id.rail && same(&write.path.id)
+            };
+            self.writes.values().filter(meets).count()
         };
-        if !self.writes.values().any(|write| meets(&write)) {
-            return 0.0;
+        let sending = flowing(&|id| id.source == path.id.source);
+        let receiving = flowing(&|id| id.destination == path.id.destination);
+        let sharing = sending.max(receiving);
+        let mut gbps = path.bandwidth_gbps;
+        if let Some(Fault::Collapse { bandwidth_gbps }) = self.fault(&path.id) {
+            gbps = gbps.min(bandwidth_gbps);
         }
-        QUEUE_BYTES * 8.0 / (path.bandwidth_gbps * 1e6) * self.rng.random::<f64>()
+        let ahead = if sharing > 0 { QUEUE_BYTES * self.rng.random::<f64>() } else { 0.0 };
+        let large = bytes as f64 > QUEUE_BYTES;
+        let wanted = if large { bytes as f64 * (sharing as f64 + 1.0) } else { bytes as f64 + ahead };
+        wanted * 8.0 / (gbps * 1e6)
     }
 }
 

@@ -104,7 +104,7 @@ impl Settings {
     /// decode hosts of 8 sessions and 4 GiB, direct gossip.
     #[must_use]
     pub fn new(seed: u64, prefill: usize, decode: usize) -> Self {
-        let thresholds = Thresholds::of(Profile::Reference);
+        let thresholds = Thresholds::of(Profile::Mesh);
         Self {
             seed,
             prefill,
@@ -114,7 +114,13 @@ impl Settings {
             link: Link { latency_ms: 0.1, jitter_ms: 0.1, loss: 0.0 },
             probing: Probing { interval_ms: 500, payload_bytes: 4096 },
             gossip: Gossip::Direct { delay_ms: (100, 300), down_after_ms: 5_000 },
-            health: health::Settings { thresholds: thresholds.clone(), max_late_ms: 5.0, max_paths: 4096 },
+            health: health::Settings {
+                profile: Profile::Mesh,
+                thresholds: thresholds.clone(),
+                max_late_ms: 5.0,
+                max_paths: 4096,
+                canary_bytes: 8 << 20,
+            },
             policy: policy::Settings {
                 profile: Profile::Reference,
                 thresholds,

@@ -9,6 +9,7 @@ use super::node::{LedgerQuestion, PolicyQuestion, Transfer};
 use super::rails::Write;
 use super::wiring::CoreInput;
 use super::world::World;
+use crate::core::Mono;
 use crate::health::{self, Sample, SampleKind, SampleOutcome};
 use crate::ledger::{self, Arrived, OpenRefusal};
 use crate::model::{Extent, LeaseId};
@@ -278,6 +279,8 @@ impl World {
             outcome,
             elapsed_ms: self.now_ns.saturating_sub(write.started_ns) as f64 / 1e6,
             bytes: if outcome == SampleOutcome::Ok { write.bytes } else { 0 },
+            attempted_bytes: write.bytes,
+            taken: Some(Mono(self.now_ns)),
             inflight_bytes,
             late_ms: node.late_ms(write.started_ns, self.now_ns),
         })

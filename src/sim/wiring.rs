@@ -124,6 +124,8 @@ impl World {
                 }
                 health::Output::Discarded { reason, .. } => self.audit.discarded(reason),
                 health::Output::Refused(_) => self.audit.settings_refused += 1,
+                health::Output::Canary(canary) => self.canary(node, canary),
+                health::Output::Frozen(frozen) => self.audit.frozen(self.now_ns, node, frozen),
             }
         }
     }
