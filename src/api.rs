@@ -5,7 +5,7 @@ mod status;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Extent, Lease, LeaseId, ModelName, NodeName, PathId, RailName, RequestId, WorkloadName};
+use crate::model::{Extent, Lease, LeaseId, ModelName, NodeName, PathId, PathState, RailName, RequestId, WorkloadName};
 
 pub use status::{LeaseLine, MemberLine, PathLine, Status};
 
@@ -193,6 +193,33 @@ pub struct CapacityReport {
     /// before then count as contained in `active_sessions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<u64>,
+}
+
+/// `PUT /v1/overrides`: an operator's word on a path or a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverrideRequest {
+    /// A path, `source>destination/rail/backend`, or a node's name for every path to it.
+    pub target: String,
+    /// What it counts as, whatever is measured.
+    pub state: PathState,
+    /// How long, such as "10m"; at most a week.
+    pub ttl: String,
+    /// Why, for whoever finds it.
+    pub reason: String,
+}
+
+/// One line of `GET /v1/overrides`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OverrideLine {
+    /// A path, or a node's name.
+    pub target: String,
+    /// What it counts as.
+    pub state: PathState,
+    /// Why.
+    pub reason: String,
+    /// Until it is measured again, in milliseconds.
+    pub expires_in_ms: u64,
 }
 
 /// The answer to a release, a renewal, a cancellation or a drain.

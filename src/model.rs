@@ -18,7 +18,7 @@ pub use ids::{
 pub use lease::{
     Extent, Lease, LeaseAsk, LeaseCall, LeaseCallReply, LeaseRefusal, LeaseReply, Mover, PAGE_BYTES, Quote,
 };
-pub use path::{Evidence, PathHealth, PathSpec, PathState, paths_between};
+pub use path::{Blame, Evidence, PathHealth, PathSpec, PathState, paths_between};
 pub use profile::{InvalidProfile, Profile};
 pub(crate) use reason::coded;
 pub use reason::{Outcome, Reason};

@@ -11,16 +11,22 @@
 //! and its transfer to its last attempt.
 
 pub mod admit;
+mod asking;
+mod blame;
 mod core;
 pub mod decide;
+mod exclude;
 pub mod explain;
 mod messages;
+pub mod overrides;
 pub mod record;
 mod requests;
 mod round;
 mod routes;
+pub mod rules;
 pub mod score;
 pub mod select;
+mod tie;
 mod transfers;
 pub mod view;
 

@@ -24,7 +24,7 @@ use crate::health::window::Point;
 use crate::health::{self, MeshTrack, Thresholds, Track};
 use crate::model::Profile;
 use crate::model::{Capacity, DecisionId, Evidence, NodeName, PathHealth, RiskGroup, Workload};
-use crate::policy::decide::{Candidate, Target, decide};
+use crate::policy::decide::{Candidate, MAX_EXCLUDED_FRACTION, Target, Terms, decide};
 use crate::policy::record::{Context, DecisionRecord};
 
 /// Bytes of a line at most.
@@ -70,7 +70,11 @@ pub fn decide_line(line: &str, profile: Profile, number: u64) -> Result<Decision
     let question = read::line(line, profile)?;
     let candidates: Vec<Candidate> =
         question.pools.into_iter().map(|pool| pool.candidate(profile, &question.thresholds)).collect();
-    let decision = decide(profile, &question.thresholds, &question.workload, &candidates);
+    let terms = Terms {
+        max_excluded_fraction: MAX_EXCLUDED_FRACTION,
+        ..Terms::new(profile, &question.thresholds, &question.workload)
+    };
+    let decision = decide(&terms, &candidates);
     let context = Context {
         id: DecisionId {
             node: NodeName::new("what-if").map_err(fields::name_error("id"))?,
@@ -129,15 +133,10 @@ impl Pool {
             Profile::Mesh => self.mesh_health(thresholds),
         };
         Candidate {
-            target: Arc::new(self.target),
             risk_group: self.risk_group,
-            health,
             health_age_ms: self.ages_ms.and_then(|ages| ages.last().copied()),
             evidence,
-            capacity: self.capacity,
-            capacity_age_ms: None,
-            predicted_ms: None,
-            barred: None,
+            ..Candidate::new(Arc::new(self.target), health, self.capacity)
         }
     }
 

@@ -163,6 +163,18 @@ fn each_rule_refuses_its_violation() {
             "policy.thresholds.w_latency: found 2, allowed at least 0, at most 1",
         ),
         (
+            with("[probe]\ninterval = \"2s\"\n[policy]\nprofile = \"mesh\"\n"),
+            "policy.thresholds.stale_after_ms: found 5000, allowed at least 6000: three times probe.interval",
+        ),
+        (
+            with("[policy]\nprofile = \"mesh\"\nthresholds = {fresh_ms = 4000}\n"),
+            "policy.thresholds.fresh_ms: found 4000, allowed at least 5000",
+        ),
+        (
+            with("[policy]\nprofile = \"mesh\"\nthresholds = {bandwidth_restricted = 0.7}\n"),
+            "policy.thresholds.bandwidth_restricted: found 0.7, allowed at most bandwidth_degraded, 0.6",
+        ),
+        (
             with("[policy.thresholds]\ncandidate_window = 61\n"),
             "policy.thresholds.candidate_window: found 61, allowed whole, at least 1, at most 60",
         ),
@@ -191,6 +203,17 @@ fn each_rule_refuses_its_violation() {
         let error = refusal(&text);
         assert!(error.contains(needle), "{needle}\nin\n{error}");
     }
+}
+
+#[test]
+fn the_prs_threshold_that_nobody_wrote_is_that_of_the_profile() {
+    let read = |extra: &str| Config::from_toml(&with(extra), "seam.toml").unwrap();
+    let limit = |config: &Config| config.policy.thresholds.prs_reject_threshold;
+    assert_eq!(limit(&read("[policy]\nprofile = \"reference\"\n")), 0.75);
+    assert_eq!(limit(&read("[policy]\nprofile = \"mesh\"\n")), 0.25);
+    let said = read("[policy]\nprofile = \"mesh\"\nthresholds = {prs_reject_threshold = 0.75}\n");
+    assert_eq!(limit(&said), 0.75);
+    assert_eq!(Config::from_toml(&said.to_toml(), "again").unwrap(), said);
 }
 
 #[test]

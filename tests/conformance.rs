@@ -10,8 +10,8 @@ use flate2::read::GzDecoder;
 use seam::health::window::Point;
 use seam::health::{Thresholds, Track};
 use seam::model::Profile;
-use seam::model::{Capacity, Evidence, PathState, PoolName, Workload};
-use seam::policy::decide::{Candidate, Decision, Target, decide};
+use seam::model::{Capacity, PathState, PoolName, Workload};
+use seam::policy::decide::{Candidate, Decision, Target, Terms, decide};
 use seam::policy::record::CandidateRecord;
 use seam::policy::round4;
 use seam::whatif::decide_line;
@@ -67,23 +67,13 @@ impl Pool {
     }
 
     fn candidate(&self, thresholds: &Thresholds) -> Candidate {
-        Candidate {
-            target: Arc::clone(&self.target),
-            risk_group: None,
-            health: self.track.health(thresholds),
-            health_age_ms: None,
-            evidence: Evidence::Own,
-            capacity: self.capacity,
-            capacity_age_ms: None,
-            predicted_ms: None,
-            barred: None,
-        }
+        Candidate::new(Arc::clone(&self.target), self.track.health(thresholds), self.capacity)
     }
 }
 
 fn route(pools: &[Pool], thresholds: &Thresholds, workload: &Workload) -> (Vec<Candidate>, Decision) {
     let candidates: Vec<Candidate> = pools.iter().map(|pool| pool.candidate(thresholds)).collect();
-    let decision = decide(Profile::Reference, thresholds, workload, &candidates);
+    let decision = decide(&Terms::new(Profile::Reference, thresholds, workload), &candidates);
     (candidates, decision)
 }
 

@@ -61,6 +61,7 @@ impl Bench {
             lease_rounds: 8,
             transfer_budget_ms: 5_000,
             transfer_attempts: 3,
+            max_excluded_fraction: 0.5,
             max_requests: 100,
             request_ttl_ms: 60_000,
             max_paths: 100,

@@ -5,8 +5,8 @@ use seam::health::score::{LATENCY_DROP_INTERACTION, ThresholdField, Thresholds};
 use seam::health::state::{BAD_ABOVE, QUARANTINE_ABOVE, RELEASE_BELOW, RESTRICTED_ABOVE};
 use seam::health::window::WINDOW_SAMPLES;
 use seam::health::{Discard, MAX_ELAPSED_MS, MIN_WIRE_MS};
-use seam::model::{PathState, Reason, builtin_workloads};
-use seam::policy::decide::{HEADROOM_FIRST_UP_TO, HEALTH_FIRST_FROM, PRS_LIMIT};
+use seam::model::{PathState, Profile, Reason, builtin_workloads};
+use seam::policy::rules::{GFS_BAND, HEADROOM_FIRST_UP_TO, HEALTH_FIRST_FROM, PRS_LIMIT, UTILIZATION_BAND};
 use seam::policy::select::{SelectionPolicy, Skipped};
 use seam::policy::{admit, score};
 
@@ -94,6 +94,8 @@ fn every_constant_has_its_value() {
         admit::RESTORED_CRITICALITY,
         HEADROOM_FIRST_UP_TO,
         HEALTH_FIRST_FROM,
+        GFS_BAND,
+        UTILIZATION_BAND,
         MAX_ELAPSED_MS,
         MIN_WIRE_MS,
     ];
@@ -120,17 +122,21 @@ fn every_code_is_listed_and_no_other() {
 
 #[test]
 fn every_vector_has_as_many_numbers_as_the_policy_compares() {
-    for (row, policy) in table("policy").iter().zip(SelectionPolicy::ALL) {
-        let words = |skipped: &Skipped| match skipped {
-            Skipped::HealthySpared => "1 if healthy else 0",
-            Skipped::SoftSaturated => "soft saturated",
-            Skipped::HigherUtilization => "utilization",
-            Skipped::HigherSeverity => "severity",
-            Skipped::HigherGfs => "gfs",
-            Skipped::FewerRemaining => "−remaining",
-            Skipped::LaterInList => "never",
-        };
-        let keys: Vec<&str> = policy.keys().iter().map(words).collect();
-        assert_eq!(row[1], keys.join(", "), "{policy}");
+    let words = |skipped: &Skipped| match skipped {
+        Skipped::HealthySpared => "1 if healthy else 0",
+        Skipped::SoftSaturated => "soft saturated",
+        Skipped::HigherUtilization => "utilization",
+        Skipped::HigherSeverity => "severity",
+        Skipped::HigherGfs => "gfs",
+        Skipped::FewerRemaining => "−remaining",
+        Skipped::SlowerTokens => "slow",
+        Skipped::TieHash => "tie",
+        Skipped::SlowerQuote | Skipped::LaterInList => "never",
+    };
+    for (heading, profile) in [("policy", Profile::Reference), ("policy of the mesh profile", Profile::Mesh)] {
+        for (row, policy) in table(heading).iter().zip(SelectionPolicy::ALL) {
+            let keys: Vec<&str> = policy.keys(profile).iter().map(words).collect();
+            assert_eq!(row[1], keys.join(", "), "{policy}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::links::Links;
 use super::owner::Effects;
+use super::store::Event;
 use crate::core::Now;
 use crate::model::{LeaseAsk, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, NodeName};
 use crate::policy::record::DecisionRecord;
@@ -48,7 +49,7 @@ impl Effects for PolicyEffects {
         self.turn_took = elapsed;
     }
 
-    fn perform(&mut self, _: &Policy, _: Now, output: Output) -> Option<(u64, Answer)> {
+    fn perform(&mut self, _: &Policy, now: Now, output: Output) -> Option<(u64, Answer)> {
         match output {
             Output::Decided(record) => {
                 self.links.metrics.decision_took(self.turn_took);
@@ -73,6 +74,11 @@ impl Effects for PolicyEffects {
             }
             Output::GiveUp(lease) => {
                 tokio::spawn(hand_back(self.links.clone(), LeaseCall::GiveUp(lease.clone()), lease));
+                None
+            }
+            Output::OverrideEnded(target) => {
+                tracing::info!(%target, "override ended");
+                self.links.store.tell(&Event::Override { ts: now.wall_ms, target: &target, state: None, reason: None });
                 None
             }
             Output::Stop { transfer, lease, cancelled } => {

@@ -1,6 +1,7 @@
 //! What an agent can be asked to do: the use cases behind the HTTP API, one method each.
 
 mod knowledge;
+mod overrides;
 mod samples;
 
 use std::sync::Arc;

@@ -62,6 +62,7 @@ pub(crate) fn policy(config: &Config) -> policy::Settings {
         lease_rounds: LEASE_ROUNDS,
         transfer_budget_ms: millis(config.transfer.budget),
         transfer_attempts: config.transfer.attempts,
+        max_excluded_fraction: config.policy.max_excluded_fraction,
         max_requests: MAX_REQUESTS,
         request_ttl_ms: REQUEST_TTL_MS,
         max_paths: MAX_PATHS,

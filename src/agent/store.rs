@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 use super::service::{DecisionFilter, EventJson};
 use crate::api::TransferReport;
 use crate::model::{DecisionId, Generation, LeaseId, NodeName, PathId, PathState};
+use crate::policy::overrides::OverrideTarget;
 use crate::policy::record::DecisionRecord;
 
 /// Decision records kept in memory.
@@ -60,6 +61,17 @@ pub(crate) enum Event<'a> {
         generation: Generation,
         /// `alive` or `down`.
         state: &'static str,
+    },
+    /// An operator's word on a path or a host, or the end of one.
+    Override {
+        /// When, in milliseconds since the Unix epoch.
+        ts: u64,
+        /// What it is about.
+        target: &'a OverrideTarget,
+        /// What it counts as; none once it is measured again.
+        state: Option<PathState>,
+        /// Why.
+        reason: Option<&'a str>,
     },
     /// A transfer ended.
     Transfer {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Config, EngineKind, Problem, RailConfig, format_size};
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
-use crate::model::{BackendKind, Mode, Mover, NodeName, OnNoAdmissible, PAGE_BYTES, Role};
+use crate::model::{BackendKind, Mover, NodeName, PAGE_BYTES, Profile, Role};
 use crate::transport::mock::{Faults, InvalidFaults};
 
 const MAX_SEEDS: usize = 64;
@@ -244,6 +244,9 @@ fn policy(checks: &mut Checks, config: &Config) {
     let policy = &config.policy;
     checks.between("policy.max_excluded_fraction", policy.max_excluded_fraction, 0.0, 1.0);
     thresholds(checks, &policy.thresholds);
+    if policy.profile == Profile::Mesh {
+        mesh_rules(checks, config);
+    }
     checks.at_most("policy.workloads", policy.workloads.len(), MAX_WORKLOADS);
     let mut names = BTreeSet::new();
     for (index, workload) in policy.workloads.iter().enumerate() {
@@ -251,16 +254,41 @@ fn policy(checks: &mut Checks, config: &Config) {
         checks.require(names.insert(&workload.name), &format!("{key}.name"), || {
             format!("found {} a second time; a class is configured once", workload.name)
         });
-        checks.require(workload.mode == Mode::Enforce, &format!("{key}.mode"), || {
-            "observe and advise are not available in this version; allowed: enforce".to_owned()
-        });
-        checks.require(workload.on_no_admissible == OnNoAdmissible::Refuse, &format!("{key}.on_no_admissible"), || {
-            "least_bad is not available in this version; allowed: refuse".to_owned()
-        });
         if let Err(detail) = workload.workload().validate() {
             let (name, detail) = detail.split_once(": ").unwrap_or(("name", &detail));
             checks.refuse(format!("{key}.{}", name.trim_end_matches("_ms")), detail);
         }
+    }
+}
+
+/// What the mesh profile's numbers must be to each other, and to how often paths are probed.
+fn mesh_rules(checks: &mut Checks, config: &Config) {
+    let found = &config.policy.thresholds;
+    let interval_ms = config.probe.interval.as_secs_f64() * 1000.0;
+    let key = |name: &str| format!("policy.thresholds.{name}");
+    let stale_ms = 3.0 * interval_ms;
+    checks.require(found.stale_after_ms >= stale_ms, &key("stale_after_ms"), || {
+        format!("found {}, allowed at least {stale_ms}: three times probe.interval", found.stale_after_ms)
+    });
+    let proof_ms = f64::from(found.min_samples) * interval_ms;
+    checks.require(found.fresh_ms >= proof_ms.max(found.stale_after_ms), &key("fresh_ms"), || {
+        let least = proof_ms.max(found.stale_after_ms);
+        format!(
+            "found {}, allowed at least {least}: min_samples times probe.interval, and stale_after_ms",
+            found.fresh_ms
+        )
+    });
+    checks.require(found.min_samples <= found.candidate_window, &key("min_samples"), || {
+        format!("found {}, allowed at most candidate_window, {}", found.min_samples, found.candidate_window)
+    });
+    let rising = [
+        ("bandwidth_quarantine", found.bandwidth_quarantine, "bandwidth_restricted", found.bandwidth_restricted),
+        ("bandwidth_restricted", found.bandwidth_restricted, "bandwidth_degraded", found.bandwidth_degraded),
+        ("token_time_degraded", found.token_time_degraded, "token_time_restricted", found.token_time_restricted),
+        ("quarantine_hold_ms", found.quarantine_hold_ms, "quarantine_hold_max_ms", found.quarantine_hold_max_ms),
+    ];
+    for (name, lower, above, upper) in rising {
+        checks.require(lower <= upper, &key(name), || format!("found {lower}, allowed at most {above}, {upper}"));
     }
 }
 

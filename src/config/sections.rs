@@ -237,7 +237,7 @@ impl Default for PolicyConfig {
         Self {
             profile: Profile::default(),
             max_excluded_fraction: 0.5,
-            thresholds: Thresholds::default(),
+            thresholds: Thresholds::of(Profile::default()),
             workloads: Vec::new(),
         }
     }
@@ -262,7 +262,7 @@ pub struct WorkloadConfig {
     /// Prefill and decode wait for each other.
     #[serde(default)]
     pub is_prefill_decode_strict: bool,
-    /// How far Seam's word binds: enforce.
+    /// How far Seam's word binds.
     #[serde(default)]
     pub mode: Mode,
     /// What to answer when nothing is admissible.

@@ -57,6 +57,18 @@ pub enum Evidence {
     None,
 }
 
+coded!(
+    /// Which part of a path its degradation is placed on.
+    Blame {
+        /// The host that sends.
+        Source = "source",
+        /// The host that receives.
+        Destination = "destination",
+        /// The network between them.
+        Between = "between",
+    }
+);
+
 /// A path's health as one decision reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathHealth {

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
     /// The published prototype exactly.
-    #[default]
     Reference,
     /// The prototype with its weaknesses mended.
+    #[default]
     Mesh,
 }
 

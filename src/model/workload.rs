@@ -8,11 +8,11 @@ use super::WorkloadName;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Decide and record; the caller does what it would have done anyway.
+    /// Decide and record, and lease nothing: the caller does what it would have done anyway.
     Observe,
-    /// Decide and recommend.
+    /// Decide, lease and recommend: where nothing is admissible, the least bad.
     Advise,
-    /// Decide; only the decided path is leased.
+    /// Decide; only an admissible path is leased.
     #[default]
     Enforce,
 }

@@ -1,6 +1,7 @@
 //! Whether a candidate may carry a workload: the first rule that applies, with the numbers it compared.
 
-use super::decide::{Candidate, Demand, Load, Rules, Verdict};
+use super::decide::{Candidate, Demand, Load, Verdict};
+use super::rules::Rules;
 use crate::model::{PathState, Reason};
 
 /// Milliseconds of jitter that a class without any tolerance bears.
@@ -14,8 +15,16 @@ pub const USABLE_CRITICALITY: f64 = 0.85;
 /// The largest effective criticality on a RESTORED path.
 pub const RESTORED_CRITICALITY: f64 = 0.60;
 
-/// Judges `candidate`, whose propagation risk is `prs`.
-pub(super) fn judge(rules: &Rules, demand: &Demand, candidate: &Candidate, load: &Load, prs: f64) -> Verdict {
+/// Judges `candidate`, whose propagation risk is `prs`; `dark` if this work goes on although nobody
+/// can vouch for any candidate.
+pub(super) fn judge(
+    rules: &Rules,
+    demand: &Demand,
+    candidate: &Candidate,
+    load: &Load,
+    prs: f64,
+    dark: bool,
+) -> Verdict {
     if let Some(barred) = candidate.barred {
         return barred;
     }
@@ -24,9 +33,14 @@ pub(super) fn judge(rules: &Rules, demand: &Demand, candidate: &Candidate, load:
         let (active, max) = (f64::from(load.active_sessions), f64::from(load.max_capacity));
         return Verdict::compared(Reason::RejectedCapacity, active, max);
     }
+    let unknown = rules.mesh.and_then(|mesh| mesh.unknown(candidate));
+    if let Some(unknown) = unknown
+        && !dark
+    {
+        return unknown;
+    }
     if !health.state.carries() {
-        let limit = PathState::DegradedRestricted.severity();
-        return Verdict::compared(Reason::RejectedPoolState, health.state.severity(), limit);
+        return refused_state(rules, candidate);
     }
     if prs > rules.prs_limit {
         return Verdict::compared(Reason::RejectedPrsTooHigh, prs, rules.prs_limit);
@@ -39,22 +53,48 @@ pub(super) fn judge(rules: &Rules, demand: &Demand, candidate: &Candidate, load:
     {
         return Verdict::compared(Reason::RejectedJitterIntolerance, health.jitter_ms, limit);
     }
-    match health.state {
-        PathState::Healthy => Verdict { code: Reason::Admitted, observed: None, limit: None },
-        PathState::Restored => by_criticality(demand, RESTORED_CRITICALITY),
-        PathState::DegradedUsable => by_criticality(demand, USABLE_CRITICALITY),
+    if let (Some(mesh_budget_ms), Some(predicted_ms), Some(_)) =
+        (demand.transfer_budget_ms, candidate.predicted_ms, rules.mesh)
+        && predicted_ms > mesh_budget_ms
+    {
+        return Verdict::compared(Reason::RejectedTransferBudget, predicted_ms, mesh_budget_ms);
+    }
+    let limit = match health.state {
+        PathState::Healthy => match (unknown, rules.mesh) {
+            (Some(_), Some(mesh)) => mesh.blackout_criticality,
+            _ => return Verdict { code: Reason::Admitted, observed: None, limit: None },
+        },
+        PathState::Restored => RESTORED_CRITICALITY,
+        PathState::DegradedUsable => USABLE_CRITICALITY,
         // The last two carry nothing, which was said above.
         PathState::DegradedRestricted | PathState::QuarantineCandidate | PathState::Quarantined => {
-            by_criticality(demand, RESTRICTED_CRITICALITY)
+            RESTRICTED_CRITICALITY
         }
+    };
+    if demand.effective_criticality <= limit {
+        return Verdict::compared(Reason::AdmittedDespiteDegradation, demand.effective_criticality, limit);
     }
+    if candidate.overridden {
+        return Verdict::compared(Reason::RejectedOverride, demand.effective_criticality, limit);
+    }
+    by_bandwidth(rules, candidate).unwrap_or_else(|| {
+        Verdict::compared(Reason::RejectedCriticalityTooHighForState, demand.effective_criticality, limit)
+    })
 }
 
-fn by_criticality(demand: &Demand, limit: f64) -> Verdict {
-    let code = if demand.effective_criticality > limit {
-        Reason::RejectedCriticalityTooHighForState
-    } else {
-        Reason::AdmittedDespiteDegradation
-    };
-    Verdict::compared(code, demand.effective_criticality, limit)
+/// Why a path whose state carries nothing is refused.
+fn refused_state(rules: &Rules, candidate: &Candidate) -> Verdict {
+    let (severity, limit) = (candidate.health.state.severity(), PathState::DegradedRestricted.severity());
+    if candidate.overridden {
+        return Verdict::compared(Reason::RejectedOverride, severity, limit);
+    }
+    by_bandwidth(rules, candidate).unwrap_or_else(|| Verdict::compared(Reason::RejectedPoolState, severity, limit))
+}
+
+/// Names the bandwidth where it alone leads to the path's state.
+fn by_bandwidth(rules: &Rules, candidate: &Candidate) -> Option<Verdict> {
+    let ratio = candidate.health.bandwidth_ratio?;
+    let (state, below) = rules.mesh?.bandwidth_step(Some(ratio))?;
+    let leads = state.severity() >= candidate.health.state.severity();
+    leads.then(|| Verdict::compared(Reason::RejectedBandwidth, ratio, below))
 }

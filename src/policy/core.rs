@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::messages::{Input, Output};
+use super::overrides::{MAX_OVERRIDE_TTL_MS, Overrides};
 use super::routes::Routes;
 use super::view::{Own, View};
 use crate::core::{Core, Mono, Now};
@@ -37,6 +38,8 @@ pub struct Settings {
     pub transfer_budget_ms: u64,
     /// Attempts of one transfer at most.
     pub transfer_attempts: u32,
+    /// The share of a pool that may be excluded, in [0, 1].
+    pub max_excluded_fraction: f64,
     /// Requests remembered at most; of those that hold nothing, the oldest are forgotten first.
     pub max_requests: usize,
     /// How long a finished request is remembered at most, in milliseconds.
@@ -57,6 +60,7 @@ pub struct Policy {
     pub(super) decided: u64,
     pub(super) view: View,
     pub(super) routes: Routes,
+    pub(super) overrides: Overrides,
 }
 
 impl Core for Policy {
@@ -67,6 +71,7 @@ impl Core for Policy {
     fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.turn += 1;
         self.fire(now, out);
+        out.extend(self.overrides.expire(now.mono).into_iter().map(Output::OverrideEnded));
         match input {
             Input::Peer { generation, record } => {
                 if self.view.generation(&record.node).is_some_and(|known| known < generation) {
@@ -98,12 +103,21 @@ impl Core for Policy {
                 let changed = self.cancel(now, &request_id, out);
                 out.push(Output::Done { key, changed });
             }
+            Input::Override { key, said, ttl_ms } => {
+                let until = now.mono.plus_ms(ttl_ms.min(MAX_OVERRIDE_TTL_MS));
+                let changed = self.overrides.set(said, until);
+                out.push(Output::Done { key, changed });
+            }
+            Input::Withdraw { key, target } => {
+                let changed = self.overrides.withdraw(&target);
+                out.push(Output::Done { key, changed });
+            }
             Input::Tick => {}
         }
     }
 
     fn deadline(&self) -> Option<Mono> {
-        self.routes.deadline()
+        [self.routes.deadline(), self.overrides.deadline()].into_iter().flatten().min()
     }
 
     fn snapshot(&self) -> Self {
@@ -120,7 +134,22 @@ impl Policy {
     #[must_use]
     pub fn new(generation: Generation, own: Own, settings: Settings) -> Self {
         let view = View::new(own.clone(), settings.max_paths);
-        Self { generation, own, settings, turn: 0, decided: 0, view, routes: Routes::default() }
+        Self {
+            generation,
+            own,
+            settings,
+            turn: 0,
+            decided: 0,
+            view,
+            routes: Routes::default(),
+            overrides: Overrides::default(),
+        }
+    }
+
+    /// The operator's words that hold.
+    #[must_use]
+    pub fn overrides(&self) -> &Overrides {
+        &self.overrides
     }
 
     /// What is known of paths and hosts.

@@ -1,25 +1,23 @@
 //! One decision: a slice of candidates and a workload in, an assessment of each and a choice out.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::round::round4;
+use super::rules::{GFS_BAND, Rules, banded};
 use super::select::{Rank, SelectionPolicy, lexical};
-use super::{admit, score};
+use super::{admit, exclude, score};
 use crate::health::Thresholds;
 use crate::model::{
-    Capacity, Evidence, NodeName, Outcome, PathHealth, PathId, PathState, PoolName, Profile, Reason, RiskGroup,
-    Workload,
+    Blame, Capacity, Evidence, Mode, NodeName, OnNoAdmissible, Outcome, PathHealth, PathId, PoolName, Profile, Reason,
+    RiskGroup, Workload,
 };
 
-/// The reference refuses a candidate above this PRS.
-pub const PRS_LIMIT: f64 = 0.75;
-/// The reference ranks headroom first up to this effective criticality.
-pub const HEADROOM_FIRST_UP_TO: f64 = 0.35;
-/// The reference ranks health first from this effective criticality on.
-pub const HEALTH_FIRST_FROM: f64 = 0.75;
+/// The share of a pool that may be excluded, unless configured otherwise.
+pub const MAX_EXCLUDED_FRACTION: f64 = 0.5;
 
 /// Where a candidate leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,12 +47,47 @@ pub struct Candidate {
     pub capacity: Capacity,
     /// How old that word is, in milliseconds.
     pub capacity_age_ms: Option<u64>,
-    /// How long the request's bytes would take, in milliseconds, where that can be said. Recorded,
-    /// not judged.
+    /// How long the request's bytes would take, in milliseconds, where that can be said.
     pub predicted_ms: Option<f64>,
+    /// The host's time per output token over its pool's median, where both are known.
+    pub token_time_ratio: Option<f64>,
+    /// The path's state is an operator's word.
+    pub overridden: bool,
+    /// Where the path's degradation is placed, if that can be said.
+    pub blame: Option<Blame>,
     /// A reason, known before any score, to refuse it for this request (draining, incompatible,
     /// tried and failed, not enough KV bytes), with the numbers compared.
     pub barred: Option<Verdict>,
+}
+
+impl Candidate {
+    /// A candidate that nothing else is known of.
+    #[must_use]
+    pub fn new(target: Arc<Target>, health: PathHealth, capacity: Capacity) -> Self {
+        Self {
+            target,
+            risk_group: None,
+            health,
+            health_age_ms: None,
+            evidence: Evidence::Own,
+            capacity,
+            capacity_age_ms: None,
+            predicted_ms: None,
+            token_time_ratio: None,
+            overridden: false,
+            blame: None,
+            barred: None,
+        }
+    }
+
+    /// The name of what fails together with it: its risk group, or else itself.
+    fn fails_with(&self) -> &str {
+        match (&self.risk_group, &self.target.node) {
+            (Some(group), _) => group.as_str(),
+            (None, Some(node)) => node.as_str(),
+            (None, None) => self.target.pool.as_str(),
+        }
+    }
 }
 
 /// A reason and the numbers that it compared.
@@ -78,7 +111,7 @@ impl Verdict {
     /// Whether the candidate may carry the workload.
     #[must_use]
     pub fn admits(&self) -> bool {
-        matches!(self.code, Reason::Admitted | Reason::AdmittedDespiteDegradation)
+        matches!(self.code, Reason::Admitted | Reason::AdmittedDespiteDegradation | Reason::AdmittedLeastBad)
     }
 }
 
@@ -181,69 +214,74 @@ impl Decision {
     }
 }
 
-/// Decides which of `candidates` should carry `workload` now.
+/// What is asked, and by which rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// Which set of rules decides.
+    pub profile: Profile,
+    /// Their numbers, validated.
+    pub thresholds: &'a Thresholds,
+    /// What asks, validated.
+    pub workload: &'a Workload,
+    /// How long the transfer may take, in milliseconds, where that is judged.
+    pub transfer_budget_ms: Option<f64>,
+    /// The share of a pool that may be excluded, in [0, 1].
+    pub max_excluded_fraction: f64,
+    /// What breaks ties among equals.
+    pub tie: u64,
+}
+
+impl<'a> Terms<'a> {
+    /// Terms without a transfer budget, that may exclude a whole pool.
+    #[must_use]
+    pub fn new(profile: Profile, thresholds: &'a Thresholds, workload: &'a Workload) -> Self {
+        Self { profile, thresholds, workload, transfer_budget_ms: None, max_excluded_fraction: 1.0, tie: 0 }
+    }
+}
+
+/// Decides which of `candidates` should carry a workload now.
 ///
-/// `thresholds` and `workload` are taken as validated. The cost grows with the number of
-/// candidates and nothing else.
+/// The cost grows with the number of candidates and nothing else.
 #[must_use]
-pub fn decide(profile: Profile, thresholds: &Thresholds, workload: &Workload, candidates: &[Candidate]) -> Decision {
-    let rules = Rules::of(profile);
-    let demand = Demand::of(workload);
-    let policy = SelectionPolicy::of(rules, &demand);
-    let others = u32::try_from(candidates.len().saturating_sub(1)).unwrap_or(u32::MAX);
-    let available = candidates.iter().filter(|candidate| is_available(candidate)).count() as u32;
+pub fn decide(terms: &Terms<'_>, candidates: &[Candidate]) -> Decision {
+    let rules = Rules::of(terms.profile, terms.thresholds);
+    let demand = Demand::of(terms);
+    let policy = SelectionPolicy::of(&rules, &demand);
+    let ways_out = WaysOut::among(&rules, candidates);
+    let dark = rules.mesh.is_some_and(|mesh| mesh.bears_blackout(&demand) && mesh.blackout(candidates));
 
     let mut assessments = Vec::with_capacity(candidates.len());
     let mut best = Best::default();
     for (index, candidate) in candidates.iter().enumerate() {
         let health = &candidate.health;
         let load = Load::of(&candidate.capacity);
-        let own = u32::from(is_available(candidate));
-        let alternates = Alternates { total: others, available: available.saturating_sub(own) };
+        let alternates = ways_out.beside(candidate);
         let severity = health.state.severity();
         let prs = score::prs(demand.effective_criticality, severity, &load, &alternates);
-        let fae = score::fae(
-            thresholds,
-            demand.effective_criticality,
-            demand.is_release_path,
-            health.gfs,
-            &load,
-            &alternates,
-        );
-        let verdict = admit::judge(rules, &demand, candidate, &load, prs);
+        let fae = score::fae(&rules, terms.thresholds, &demand, health.gfs, &load, &alternates);
+        let verdict = admit::judge(&rules, &demand, candidate, &load, prs, dark);
         let rank = verdict.admits().then(|| {
-            let gfs = round4(health.gfs);
-            let rank = Rank::of(policy, health.state, gfs, &load);
-            best.consider(index, rank, health.state, [severity, gfs, load.utilization]);
+            let rank = Rank::of(policy, &rules, candidate, &load, terms.tie);
+            best.consider(index, rank, verdict.code, Wellness::of(&rules, candidate, &load));
             rank
         });
         assessments.push(Assessment { prs, fae, verdict, load, alternates, rank });
     }
-    Decision { choice: best.choice(), assessments }
-}
-
-/// What differs between profiles. A profile is one value of this type; no other code asks for it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rules {
-    /// Above this PRS a candidate is refused.
-    pub(super) prs_limit: f64,
-    /// Up to this effective criticality work is ranked headroom first.
-    pub(super) headroom_first_up_to: f64,
-    /// From this effective criticality on work is ranked health first.
-    pub(super) health_first_from: f64,
-}
-
-/// The published prototype's rules.
-const REFERENCE: Rules =
-    Rules { prs_limit: PRS_LIMIT, headroom_first_up_to: HEADROOM_FIRST_UP_TO, health_first_from: HEALTH_FIRST_FROM };
-
-impl Rules {
-    fn of(profile: Profile) -> &'static Self {
-        match profile {
-            // No input can ask for the mesh profile yet; it will start from the reference.
-            Profile::Reference | Profile::Mesh => &REFERENCE,
+    if let Some(mesh) = &rules.mesh {
+        let mut taken = exclude::beyond_the_share(terms.max_excluded_fraction, candidates, &assessments);
+        if best.is_empty() && taken.is_empty() && demand.takes_least_bad {
+            taken.extend(exclude::least_bad(mesh, terms.tie, candidates, &assessments));
+        }
+        for index in taken {
+            if let (Some(candidate), Some(assessment)) = (candidates.get(index), assessments.get_mut(index)) {
+                let rank = Rank::of(policy, &rules, candidate, &assessment.load, terms.tie);
+                assessment.verdict.code = Reason::AdmittedLeastBad;
+                assessment.rank = Some(rank);
+                best.consider(index, rank, assessment.verdict.code, Wellness::of(&rules, candidate, &assessment.load));
+            }
         }
     }
+    Decision { choice: best.choice(), assessments }
 }
 
 /// What a workload demands, derived once per decision.
@@ -254,10 +292,14 @@ pub(super) struct Demand {
     /// The largest jitter it bears; absent if it bears any.
     pub(super) jitter_limit_ms: Option<f64>,
     pub(super) is_release_path: bool,
+    pub(super) transfer_budget_ms: Option<f64>,
+    /// Where nothing is admissible the least bad is taken: asked for, or since the word is advice.
+    takes_least_bad: bool,
 }
 
 impl Demand {
-    fn of(workload: &Workload) -> Self {
+    pub(super) fn of(terms: &Terms<'_>) -> Self {
+        let workload = terms.workload;
         let tolerance = workload.jitter_tolerance;
         let judged = tolerance < admit::JITTER_JUDGED_BELOW;
         Self {
@@ -265,32 +307,86 @@ impl Demand {
             latency_sla_ms: workload.latency_sla_ms,
             jitter_limit_ms: judged.then_some(admit::JITTER_SCALE_MS * (1.0 - tolerance)),
             is_release_path: workload.is_release_path,
+            transfer_budget_ms: terms.transfer_budget_ms,
+            takes_least_bad: workload.on_no_admissible == OnNoAdmissible::LeastBad || workload.mode == Mode::Advise,
         }
     }
 }
 
-/// Whether other candidates may count on this one. One that is barred for this request is no way out.
-fn is_available(candidate: &Candidate) -> bool {
-    candidate.health.state.carries() && !candidate.capacity.hard_saturated() && candidate.barred.is_none()
+/// The candidates that others may count on, in all and by what fails together.
+struct WaysOut<'a> {
+    rules: &'a Rules,
+    others: u32,
+    available: u32,
+    by_group: BTreeMap<&'a str, u32>,
+    dark: bool,
+}
+
+impl<'a> WaysOut<'a> {
+    fn among(rules: &'a Rules, candidates: &'a [Candidate]) -> Self {
+        let others = u32::try_from(candidates.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let dark = rules.mesh.is_some_and(|mesh| mesh.blackout(candidates));
+        let mut ways = Self { rules, others, available: 0, by_group: BTreeMap::new(), dark };
+        for candidate in candidates.iter().filter(|candidate| ways.is_available(candidate)).collect::<Vec<_>>() {
+            ways.available += 1;
+            if rules.mesh.is_some() {
+                *ways.by_group.entry(candidate.fails_with()).or_default() += 1;
+            }
+        }
+        ways
+    }
+
+    /// What `candidate` could be replaced by. What fails together with it is no way out.
+    fn beside(&self, candidate: &Candidate) -> Alternates {
+        let same = match self.rules.mesh {
+            Some(_) => self.by_group.get(candidate.fails_with()).copied().unwrap_or(0),
+            None => u32::from(self.is_available(candidate)),
+        };
+        Alternates { total: self.others, available: self.available.saturating_sub(same) }
+    }
+
+    /// Whether other candidates may count on this one. One that is barred for this request is no
+    /// way out, nor is one that nobody can vouch for while others are known.
+    fn is_available(&self, candidate: &Candidate) -> bool {
+        candidate.health.state.carries()
+            && !candidate.capacity.hard_saturated()
+            && candidate.barred.is_none()
+            && (self.dark || self.rules.mesh.is_none_or(|mesh| mesh.unknown(candidate).is_none()))
+    }
+}
+
+/// Severity, GFS, utilization, as far as a profile tells them apart: the smaller, the healthier.
+#[derive(Clone, Copy)]
+struct Wellness([f64; 3]);
+
+impl Wellness {
+    fn of(rules: &Rules, candidate: &Candidate, load: &Load) -> Self {
+        let severity = candidate.health.state.severity();
+        Self(match &rules.mesh {
+            None => [severity, round4(candidate.health.gfs), load.utilization],
+            Some(mesh) => [severity, banded(candidate.health.gfs, GFS_BAND), mesh.ranked_load(load)],
+        })
+    }
 }
 
 /// The best-ranked and the healthiest admissible candidate so far.
 #[derive(Default)]
 struct Best {
-    ranked: Option<(usize, Rank, PathState)>,
+    ranked: Option<(usize, Rank, Reason)>,
     healthiest: Option<(usize, Rank, Wellness)>,
 }
 
-/// Severity, rounded GFS, utilization: the smaller, the healthier.
-type Wellness = [f64; 3];
-
 impl Best {
-    fn consider(&mut self, index: usize, rank: Rank, state: PathState, wellness: Wellness) {
+    fn is_empty(&self) -> bool {
+        self.ranked.is_none()
+    }
+
+    fn consider(&mut self, index: usize, rank: Rank, code: Reason, wellness: Wellness) {
         let better = |than: &Rank| rank.compare(than) == Ordering::Less;
         if self.ranked.as_ref().is_none_or(|(_, leader, _)| better(leader)) {
-            self.ranked = Some((index, rank, state));
+            self.ranked = Some((index, rank, code));
         }
-        let healthier = self.healthiest.as_ref().is_none_or(|(_, leader, its)| match lexical(&wellness, its) {
+        let healthier = self.healthiest.as_ref().is_none_or(|(_, leader, its)| match lexical(&wellness.0, &its.0) {
             Ordering::Less => true,
             Ordering::Equal => better(leader),
             Ordering::Greater => false,
@@ -301,12 +397,14 @@ impl Best {
     }
 
     fn choice(&self) -> Choice {
-        let (Some((chosen, _, state)), Some((healthiest, _, _))) = (&self.ranked, &self.healthiest) else {
+        let (Some((chosen, _, code)), Some((healthiest, _, _))) = (&self.ranked, &self.healthiest) else {
             return Choice { outcome: Outcome::NoAdmissiblePool, chosen: None };
         };
-        let outcome = if chosen != healthiest {
+        let outcome = if *code == Reason::AdmittedLeastBad {
+            Outcome::AdmittedLeastBad
+        } else if chosen != healthiest {
             Outcome::ReroutedToAlternate
-        } else if *state == PathState::Healthy {
+        } else if *code == Reason::Admitted {
             Outcome::Admitted
         } else {
             Outcome::AdmittedDespiteDegradation

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::record::{CandidateRecord, DecisionRecord};
 use super::round::round4;
 use super::select::{SelectionPolicy, Skipped};
-use crate::model::{Mode, Outcome, Reason, Workload};
+use crate::model::{Blame, Mode, Outcome, Profile, Reason, Workload};
 
 /// No line is longer, in characters.
 pub const MAX_COLUMNS: usize = 100;
@@ -19,7 +19,7 @@ pub fn explain(record: &DecisionRecord) -> String {
     page.line(2, &conclusion(record));
     page.line(2, &demand(&record.workload));
     if let Some(policy) = record.candidates.iter().find_map(|candidate| candidate.selection_policy) {
-        page.line(2, ranking(policy));
+        page.line(2, ranking(record.profile, policy));
     }
     if let Some(lease) = &record.lease {
         page.line(2, &format!("lease {} for {} bytes, {} ms to deliver", lease.id, lease.kv_bytes, lease.ttl_ms));
@@ -111,13 +111,26 @@ fn demand(workload: &Workload) -> String {
     text
 }
 
-fn ranking(policy: SelectionPolicy) -> &'static str {
-    match policy {
-        SelectionPolicy::HeadroomFirst => {
+fn ranking(profile: Profile, policy: SelectionPolicy) -> &'static str {
+    match (profile, policy) {
+        (Profile::Mesh, SelectionPolicy::HeadroomFirst) => {
+            "ranked headroom_first: spare healthy paths, then soft limit, load, token time, state, gfs band, tie"
+        }
+        (Profile::Mesh, SelectionPolicy::HealthFirst) => {
+            "ranked health_first: state, then gfs band, token time, soft limit, load, tie"
+        }
+        (Profile::Mesh, SelectionPolicy::Balanced) => {
+            "ranked balanced: soft limit, then state, token time, load, gfs band, tie"
+        }
+        (Profile::Reference, SelectionPolicy::HeadroomFirst) => {
             "ranked headroom_first: spare healthy paths, then soft limit, utilization, state, gfs, sessions left"
         }
-        SelectionPolicy::HealthFirst => "ranked health_first: state, then gfs, soft limit, utilization, sessions left",
-        SelectionPolicy::Balanced => "ranked balanced: soft limit, then state, utilization, gfs, sessions left",
+        (Profile::Reference, SelectionPolicy::HealthFirst) => {
+            "ranked health_first: state, then gfs, soft limit, utilization, sessions left"
+        }
+        (Profile::Reference, SelectionPolicy::Balanced) => {
+            "ranked balanced: soft limit, then state, utilization, gfs, sessions left"
+        }
     }
 }
 
@@ -172,6 +185,12 @@ fn worse(skipped: Skipped, candidate: &CandidateRecord, best: Option<&CandidateR
         Skipped::FewerRemaining => {
             format!("{} sessions left < {}", candidate.capacity.remaining, best.capacity.remaining)
         }
+        Skipped::SlowerTokens => "its tokens take longer than is usual in its pool".to_owned(),
+        Skipped::SlowerQuote => match (candidate.predicted_ms, best.predicted_ms) {
+            (Some(this), Some(that)) => format!("its quote promised {this:.2} ms > {that:.2} ms"),
+            _ => "its quote promised a later end".to_owned(),
+        },
+        Skipped::TieHash => "as good as the chosen one, and the tie fell to that".to_owned(),
         Skipped::LaterInList => "as good as the chosen one, and later in the list".to_owned(),
     }
 }
@@ -193,19 +212,21 @@ fn refusal(record: &DecisionRecord, candidate: &CandidateRecord) -> String {
         Reason::RejectedCriticalityTooHighForState => {
             format!("criticality {observed:.2} of {class} > {limit:.2} that {} carries", candidate.path_state)
         }
+        Reason::RejectedUnproven => format!("{observed} fresh samples < {limit} that prove a path"),
+        Reason::RejectedStale => format!("silent for {observed} ms > {limit} ms"),
+        Reason::RejectedBandwidth => {
+            format!("{:.0} % of its bandwidth < {:.0} %", observed * 100.0, limit * 100.0)
+        }
         Reason::RejectedTransferBudget => format!("predicted {observed:.2} ms > {limit:.2} ms left to transfer"),
         Reason::Admitted
         | Reason::AdmittedDespiteDegradation
         | Reason::ReroutedToAlternate
         | Reason::NoAdmissiblePool
         | Reason::AdmittedLeastBad
-        | Reason::RejectedUnproven
-        | Reason::RejectedStale
         | Reason::RejectedDraining
         | Reason::RejectedIncompatible
         | Reason::RejectedLeaseRefused
-        | Reason::RejectedOverride
-        | Reason::RejectedBandwidth => {
+        | Reason::RejectedOverride => {
             format!("{} (observed {observed}, limit {limit})", in_words(candidate.code))
         }
     }
@@ -263,6 +284,19 @@ fn evidence(candidate: &CandidateRecord) -> String {
     );
     if let Some(predicted_ms) = candidate.predicted_ms {
         let _ = write!(text, "; predicted {predicted_ms:.2} ms");
+    }
+    if let Some(ratio) = candidate.health.bandwidth_ratio {
+        let _ = write!(text, "; bandwidth {:.0} %", ratio * 100.0);
+    }
+    if candidate.health.failed_bytes > 0 {
+        let _ = write!(text, "; a transfer of {} bytes failed", candidate.health.failed_bytes);
+    }
+    if let Some(blame) = candidate.blame {
+        text.push_str(match blame {
+            Blame::Source => "; blame on the source, most of whose paths are degraded",
+            Blame::Destination => "; blame on the destination, of which most observers complain",
+            Blame::Between => "; blame on the path between: others reach both ends well",
+        });
     }
     text
 }

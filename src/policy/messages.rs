@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::overrides::{Override, OverrideTarget};
 use super::record::DecisionRecord;
 use crate::api::RouteRequest;
 use crate::health::PathReport;
@@ -111,6 +112,22 @@ pub enum Input {
         /// The request.
         request_id: RequestId,
     },
+    /// An operator's word on a path or a host; a later one on the same replaces it.
+    Override {
+        /// The question's key.
+        key: u64,
+        /// What is said.
+        said: Override,
+        /// How long it holds, in milliseconds.
+        ttl_ms: u64,
+    },
+    /// An operator takes a word back.
+    Withdraw {
+        /// The question's key.
+        key: u64,
+        /// What it was about.
+        target: OverrideTarget,
+    },
     /// Time has passed.
     Tick,
 }
@@ -156,7 +173,9 @@ pub enum Output {
         /// Whether the request is cancelled; otherwise the attempt has failed.
         cancelled: bool,
     },
-    /// To [`Input::Release`] and [`Input::Cancel`].
+    /// An override's time is over.
+    OverrideEnded(OverrideTarget),
+    /// To [`Input::Release`], [`Input::Cancel`], [`Input::Override`] and [`Input::Withdraw`].
     Done {
         /// The question's key.
         key: u64,

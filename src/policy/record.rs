@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::decide::{Assessment, Candidate, Decision, Load, Target};
 use super::select::{Rank, SelectionPolicy, SelectionVector, Skipped};
 use crate::model::{
-    DecisionId, Evidence, Lease, Mode, Mover, NodeName, Outcome, PathId, PathState, PoolName, Profile, Reason,
-    RequestId, RiskGroup, Workload, coded,
+    Blame, DecisionId, Evidence, Lease, Mode, Mover, NodeName, Outcome, PathId, PathState, PoolName, Profile, Reason,
+    RequestId, RiskGroup, Workload,
 };
 use written::Written;
 
@@ -28,18 +28,6 @@ pub enum Schema {
     #[serde(rename = "seam.decision/1")]
     V1,
 }
-
-coded!(
-    /// Which part of a path its degradation is placed on.
-    Blame {
-        /// The host that sends.
-        Source = "source",
-        /// The host that receives.
-        Destination = "destination",
-        /// The network between them.
-        Between = "between",
-    }
-);
 
 /// What a record says beside the decision itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,6 +174,8 @@ pub struct CapacityRecord {
     pub soft_saturated: bool,
     /// Full.
     pub hard_saturated: bool,
+    /// Its time per output token over its pool's median.
+    pub token_time_ratio: Option<f64>,
     /// How old that word is, in milliseconds.
     pub age_ms: Option<u64>,
 }
@@ -214,6 +204,10 @@ pub struct HealthRecord {
     pub mean_drop_rate: f64,
     /// Samples that these numbers rest on.
     pub sample_count: u32,
+    /// Achieved over expected bandwidth of the newest large samples.
+    pub bandwidth_ratio: Option<f64>,
+    /// Bytes of the largest transfer that failed here while nothing of that size has worked since.
+    pub failed_bytes: u64,
     /// How old the newest sample is, in milliseconds.
     pub age_ms: Option<u64>,
     /// Whose samples they are.
@@ -254,6 +248,31 @@ impl DecisionRecord {
     }
 }
 
+impl DecisionRecord {
+    /// What a candidate's host has promised with its quote, in milliseconds.
+    pub(super) fn predict(&mut self, path: &PathId, predicted_ms: f64) {
+        let of_path = |candidate: &&mut CandidateRecord| candidate.target.path.as_ref() == Some(path);
+        if let Some(candidate) = self.candidates.iter_mut().find(of_path) {
+            candidate.predicted_ms = Some(predicted_ms);
+        }
+    }
+
+    /// Chooses `path`, which ranked as well as the one chosen before it; that one carries `why` it
+    /// was not kept.
+    pub(super) fn choose(&mut self, path: &PathId, why: Skipped) {
+        for candidate in &mut self.candidates {
+            if candidate.target.path.as_ref() == Some(path) {
+                self.chosen = Some(Chosen::of(&candidate.target));
+                candidate.chosen = true;
+                candidate.skipped_reason = None;
+            } else if candidate.chosen {
+                candidate.chosen = false;
+                candidate.skipped_reason = Some(why);
+            }
+        }
+    }
+}
+
 /// The outcome as a reason code.
 #[must_use]
 pub fn reason_of(outcome: Outcome) -> Reason {
@@ -289,8 +308,8 @@ impl CandidateRecord {
             observed: assessment.verdict.observed,
             limit: assessment.verdict.limit,
             predicted_ms: candidate.predicted_ms,
-            blame: None,
-            capacity: CapacityRecord::of(&assessment.load, candidate.capacity_age_ms),
+            blame: candidate.blame,
+            capacity: CapacityRecord::of(&assessment.load, candidate),
             topology: TopologyRecord {
                 alternates: assessment.alternates.total,
                 available_alternates: assessment.alternates.available,
@@ -302,6 +321,8 @@ impl CandidateRecord {
                 jitter_ms: health.jitter_ms,
                 mean_drop_rate: health.mean_drop_rate,
                 sample_count: health.sample_count,
+                bandwidth_ratio: health.bandwidth_ratio,
+                failed_bytes: health.failed_bytes,
                 age_ms: candidate.health_age_ms,
                 evidence: candidate.evidence,
             },
@@ -321,7 +342,7 @@ impl Serialize for CandidateRecord {
 }
 
 impl CapacityRecord {
-    fn of(load: &Load, age_ms: Option<u64>) -> Self {
+    fn of(load: &Load, candidate: &Candidate) -> Self {
         Self {
             active_sessions: load.active_sessions,
             max_capacity: load.max_capacity,
@@ -330,7 +351,8 @@ impl CapacityRecord {
             remaining: load.remaining,
             soft_saturated: load.soft_saturated,
             hard_saturated: load.hard_saturated,
-            age_ms,
+            token_time_ratio: candidate.token_time_ratio,
+            age_ms: candidate.capacity_age_ms,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::decide::Verdict;
 use super::record::DecisionRecord;
 use crate::api::RouteRequest;
 use crate::core::Mono;
-use crate::model::{DecisionId, Lease, LeaseId, NodeName, PathSpec, RequestId, Workload};
+use crate::model::{DecisionId, Lease, LeaseId, NodeName, PathId, PathSpec, RequestId, Workload};
 
 /// Candidates in all remembered answers, as far as closed requests are concerned: some 100 MB.
 const MAX_CANDIDATES: usize = 262_144;
@@ -40,14 +40,44 @@ pub(super) struct Entry {
 /// Where a request stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Stage {
-    /// A decode host was asked; the draft becomes the answer if it grants.
-    Asking { ask: u64, node: NodeName, draft: Box<DecisionRecord>, waiters: Vec<Waiter> },
+    /// Decode hosts were asked; the draft becomes the answer with the best that is granted.
+    Asking(Box<Asking>),
     /// A lease is held and waits for its bytes.
     Leased { lease: Lease, path: PathSpec },
     /// A transfer writes into the lease; `stopping` once it was told to stop.
     Moving { lease: Lease, path: PathSpec, stopping: bool },
     /// Nothing is held any more.
     Closed(Ended),
+}
+
+/// What is known while decode hosts are asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Asking {
+    /// The asks without an answer, the best-ranked first.
+    pub(super) open: Vec<OpenAsk>,
+    /// The best that was granted so far.
+    pub(super) offer: Option<Offer>,
+    pub(super) draft: DecisionRecord,
+    pub(super) waiters: Vec<Waiter>,
+}
+
+/// An ask without an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct OpenAsk {
+    pub(super) ask: u64,
+    pub(super) path: PathId,
+    /// Its place among those asked at once, the best-ranked at 0.
+    pub(super) place: u8,
+}
+
+/// A lease that was granted, and what it promises.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Offer {
+    pub(super) lease: Lease,
+    pub(super) path: PathId,
+    pub(super) place: u8,
+    /// When its bytes would have landed, in milliseconds from now.
+    pub(super) predicted_ms: f64,
 }
 
 /// How a request ended.
@@ -90,7 +120,7 @@ pub(super) enum Waiter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Bar {
     pub(super) node: NodeName,
-    pub(super) path: Option<crate::model::PathId>,
+    pub(super) path: Option<PathId>,
     pub(super) verdict: Verdict,
     pub(super) why: Arc<str>,
 }
@@ -127,8 +157,10 @@ impl Requests {
         self.candidates -= entry.candidates();
         match &entry.stage {
             Stage::Closed(_) => self.closed.remove(&(at, id.clone())),
-            Stage::Asking { ask, .. } => {
-                self.by_ask.remove(ask);
+            Stage::Asking(asking) => {
+                for open in &asking.open {
+                    self.by_ask.remove(&open.ask);
+                }
                 self.open.remove(&(at, id.clone()))
             }
             Stage::Leased { .. } | Stage::Moving { .. } => self.open.remove(&(at, id.clone())),
@@ -142,8 +174,10 @@ impl Requests {
             Stage::Closed(_) => {
                 self.closed.insert((at, id.clone()));
             }
-            Stage::Asking { ask, .. } => {
-                self.by_ask.insert(*ask, id.clone());
+            Stage::Asking(asking) => {
+                for open in &asking.open {
+                    self.by_ask.insert(open.ask, id.clone());
+                }
                 self.open.insert((at, id.clone()));
             }
             Stage::Leased { .. } | Stage::Moving { .. } => {

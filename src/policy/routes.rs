@@ -9,16 +9,15 @@
 
 use std::sync::Arc;
 
-use super::decide::{Candidate, Verdict, decide};
+use super::decide::{Candidate, Terms, Verdict, decide};
 use super::record::{Context, DecisionRecord};
-use super::requests::{Bar, Ended, Entry, Requests, Stage, Waiter};
+use super::requests::{Asking, Ended, Entry, Requests, Stage, Waiter};
 use super::view::Demand;
-use super::{Output, Policy, RouteProblem, TransferProblem};
+use super::{Output, Policy, RouteProblem, TransferProblem, asking, tie};
 use crate::api::RouteRequest;
 use crate::core::{Mono, Now};
 use crate::model::{
-    DecisionId, Generation, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, NodeName, PathId, Quote, Reason,
-    RequestId,
+    DecisionId, Generation, Lease, LeaseId, LeaseRefusal, LeaseReply, NodeName, PathId, Profile, Reason, RequestId,
 };
 
 /// The longest transfer budget that a request may ask for, in milliseconds.
@@ -30,7 +29,7 @@ const MAX_WAITERS: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Routes {
     pub(super) requests: Requests,
-    next_ask: u64,
+    pub(super) next_ask: u64,
 }
 
 impl Routes {
@@ -41,7 +40,7 @@ impl Routes {
     pub(super) fn leases(&self) -> impl Iterator<Item = (&RequestId, &Lease, Mono)> {
         self.requests.open().filter_map(|(id, entry, at)| match &entry.stage {
             Stage::Leased { lease, .. } | Stage::Moving { lease, .. } => Some((id, lease, at)),
-            Stage::Asking { .. } | Stage::Closed(_) => None,
+            Stage::Asking(_) | Stage::Closed(_) => None,
         })
     }
 }
@@ -76,8 +75,8 @@ impl Policy {
                 _ if !repeated => Some(Err(RouteProblem::IdReused(id.clone()))),
                 (Stage::Closed(Ended::Cancelled), _) => Some(Err(RouteProblem::Cancelled(id.clone()))),
                 (_, Some(record)) => Some(Ok(record.clone())),
-                (Stage::Asking { waiters, .. }, None) if waiters.len() < MAX_WAITERS => {
-                    waiters.push(Waiter::Route(key));
+                (Stage::Asking(asking), None) if asking.waiters.len() < MAX_WAITERS => {
+                    asking.waiters.push(Waiter::Route(key));
                     None
                 }
                 (_, None) => Some(Err(RouteProblem::Full { limit: MAX_WAITERS })),
@@ -153,25 +152,43 @@ impl Policy {
     }
 
     /// One decision on `candidates`, and the path that it chose.
-    fn decide(
+    pub(super) fn decide(
         &mut self,
         now: Now,
         id: &RequestId,
         entry: &Entry,
         mut candidates: Vec<Candidate>,
-    ) -> (DecisionRecord, Option<PathId>) {
+    ) -> (DecisionRecord, Vec<PathId>) {
         // The input's number, or the next free one where one input leads to several decisions.
         self.decided = self.turn.max(self.decided + 1);
         for candidate in &mut candidates {
+            if let Some(said) = candidate.target.path.as_ref().and_then(|path| self.overrides.of(path)) {
+                candidate.health.state = said;
+                candidate.overridden = true;
+            }
             if let Some(bar) = entry.bars.iter().find(|bar| bar.meets(candidate)) {
                 candidate.barred = Some(bar.verdict);
             } else if entry.rounds >= self.settings.lease_rounds {
                 let (asked, limit) = (f64::from(entry.rounds), f64::from(self.settings.lease_rounds));
                 candidate.barred = Some(Verdict::compared(Reason::RejectedLeaseRefused, asked, limit));
+            } else if candidate.barred.is_none() {
+                candidate.barred = self.on_trial(candidate);
             }
         }
-        let decision = decide(self.settings.profile, &self.settings.thresholds, &entry.workload, &candidates);
-        let chosen = decision.choice.chosen.and_then(|at| candidates.get(at)).and_then(|c| c.target.path.clone());
+        let left_ms = entry.budget_until.map(|until| until.ms_since(now.mono));
+        let budget_ms = left_ms.or(entry.request.transfer_budget_ms).unwrap_or(self.settings.transfer_budget_ms);
+        let decision = decide(
+            &Terms {
+                profile: self.settings.profile,
+                thresholds: &self.settings.thresholds,
+                workload: &entry.workload,
+                transfer_budget_ms: Some(budget_ms as f64),
+                max_excluded_fraction: self.settings.max_excluded_fraction,
+                tie: tie::of_request(self.generation, &self.own.node, id),
+            },
+            &candidates,
+        );
+        let asked = asking::whom_to_ask(self.settings.profile, &candidates, &decision);
         let context = Context {
             id: DecisionId { node: self.own.node.clone(), generation: self.generation, input: self.decided },
             ts: Some(now.wall_ms),
@@ -194,62 +211,26 @@ impl Policy {
                 }
             }
         }
-        (record, chosen)
+        (record, asked)
     }
 
-    /// Decides, and asks the chosen host for a lease; closes the request if there is none.
-    pub(super) fn decide_and_ask(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        entry: Entry,
-        waiters: Vec<Waiter>,
-        out: &mut Vec<Output>,
-    ) {
-        let candidates = self.view.candidates(now, Demand::of(&entry.request));
-        let (record, chosen) = self.decide(now, &id, &entry, candidates);
-        match chosen {
-            Some(path) => self.ask(now, id, entry, path, Box::new(record), waiters, out),
-            None => self.settle(now, id, entry, record, waiters, out),
+    /// A path on which a transfer failed is tried by one at a time until one of its size has worked.
+    fn on_trial(&self, candidate: &Candidate) -> Option<Verdict> {
+        if self.settings.profile == Profile::Reference || candidate.health.failed_bytes == 0 {
+            return None;
         }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn ask(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        mut entry: Entry,
-        path: PathId,
-        draft: Box<DecisionRecord>,
-        waiters: Vec<Waiter>,
-        out: &mut Vec<Output>,
-    ) {
-        self.routes.next_ask += 1;
-        let ask = self.routes.next_ask;
-        let node = path.destination;
-        let timeout_ms = self.settings.lease_timeout_ms;
-        out.push(Output::Ask {
-            node: node.clone(),
-            ask: LeaseAsk {
-                holder: self.own.node.clone(),
-                holder_generation: self.generation,
-                ask,
-                request_id: id.clone(),
-                kv_bytes: entry.request.kv_bytes,
-                ttl_ms: self.settings.lease_ttl_ms,
-                model: entry.request.model.clone().or_else(|| self.own.model.clone()),
-            },
-            timeout_ms,
-        });
-        self.view.asked(&node);
-        entry.rounds += 1;
-        entry.stage = Stage::Asking { ask, node, draft, waiters };
-        self.routes.requests.put(&id, entry, now.mono.plus_ms(timeout_ms));
+        let path = candidate.target.path.as_ref()?;
+        let uses = |entry: &Entry| match &entry.stage {
+            Stage::Leased { path: used, .. } | Stage::Moving { path: used, .. } => used.id == *path,
+            Stage::Asking(asking) => asking.open.iter().any(|open| open.path == *path),
+            Stage::Closed(_) => false,
+        };
+        let in_use = self.routes.requests.open().any(|(_, entry, _)| uses(entry));
+        in_use.then(|| Verdict::compared(Reason::RejectedCapacity, 1.0, 1.0))
     }
 
     /// A decision without a lease: the outcome says so, and the request is closed.
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         now: Now,
         id: RequestId,
@@ -273,78 +254,6 @@ impl Policy {
             });
         }
         self.close(now, &id, entry, if transfer { Ended::Failed } else { Ended::Refused });
-    }
-
-    pub(super) fn lease_answered(&mut self, now: Now, ask: u64, reply: LeaseReply, out: &mut Vec<Output>) {
-        let known =
-            self.routes.requests.of_ask(ask).and_then(|id| self.routes.requests.take(&id).map(|entry| (id, entry)));
-        let Some((id, mut entry)) = known else {
-            // Asked, and given up meanwhile.
-            if let LeaseReply::Granted { lease, .. } = reply {
-                out.push(Output::GiveUp(lease.id));
-            }
-            return;
-        };
-        let Stage::Asking { node, draft, waiters, .. } =
-            std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Refused))
-        else {
-            return;
-        };
-        self.view.answered(&node);
-        match reply {
-            LeaseReply::Granted { lease, quote } => {
-                self.view.quoted(now, &node, quote);
-                self.granted(now, id, entry, lease, *draft, waiters, out);
-            }
-            LeaseReply::Refused { refusal, quote } => {
-                if let Some(quote) = quote {
-                    self.view.quoted(now, &node, quote);
-                }
-                entry.bars.push(Bar::refused(node, refusal, quote.as_ref(), entry.request.kv_bytes));
-                self.decide_and_ask(now, id, entry, waiters, out);
-            }
-        }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn granted(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        mut entry: Entry,
-        lease: Lease,
-        mut record: DecisionRecord,
-        waiters: Vec<Waiter>,
-        out: &mut Vec<Output>,
-    ) {
-        let chosen = record.chosen.as_ref().and_then(|chosen| chosen.path.as_ref());
-        let Some(path) = chosen.and_then(|path| self.view.spec(path)).cloned() else {
-            // The host left the mesh between its grant and its answer.
-            out.push(Output::GiveUp(lease.id));
-            self.decide_and_ask(now, id, entry, waiters, out);
-            return;
-        };
-        record.lease = Some(lease.clone());
-        let record = Arc::new(record);
-        out.push(Output::Decided(record.clone()));
-        entry.last = Some(record.id.clone());
-        entry.answer.get_or_insert_with(|| record.clone());
-        entry.leases.push(lease.id.clone());
-        let mut transfer = None;
-        for waiter in waiters {
-            match waiter {
-                Waiter::Route(key) => out.push(Output::Answer { key, result: Ok(record.clone()) }),
-                Waiter::Transfer(key) => transfer = Some(key),
-            }
-        }
-        match transfer {
-            Some(key) => self.start(now, key, id, entry, lease, path, out),
-            None => {
-                let until = now.mono.plus_ms(lease.ttl_ms);
-                entry.stage = Stage::Leased { lease, path };
-                self.routes.requests.put(&id, entry, until);
-            }
-        }
     }
 
     pub(super) fn release(&mut self, now: Now, lease: &LeaseId, out: &mut Vec<Output>) -> bool {
@@ -377,15 +286,17 @@ impl Policy {
             // What was delivered belongs to the decode engine; its holder may still end it.
             Stage::Closed(Ended::Delivered) if how == Ended::Released => self.drop_lease(now, id, how, out),
             Stage::Closed(_) => false,
-            Stage::Asking { .. } | Stage::Leased { .. } => self.drop_lease(now, id, how, out),
+            Stage::Asking(_) | Stage::Leased { .. } => self.drop_lease(now, id, how, out),
         }
     }
 
     fn drop_lease(&mut self, now: Now, id: &RequestId, how: Ended, out: &mut Vec<Output>) -> bool {
         let Some(mut entry) = self.routes.requests.take(id) else { return false };
         match std::mem::replace(&mut entry.stage, Stage::Closed(how)) {
-            Stage::Asking { node, waiters, .. } => {
-                self.view.answered(&node);
+            Stage::Asking(asking) => {
+                let Asking { open, offer, draft: _, waiters } = *asking;
+                open.iter().for_each(|open| self.view.answered(&open.path.destination));
+                out.extend(offer.map(|offer| Output::GiveBack(offer.lease.id)));
                 for waiter in waiters {
                     out.push(match waiter {
                         Waiter::Route(key) => Output::Answer { key, result: Err(RouteProblem::Cancelled(id.clone())) },
@@ -416,11 +327,7 @@ impl Policy {
         while let Some(id) = self.routes.requests.due(now.mono) {
             let Some(mut entry) = self.routes.requests.take(&id) else { return };
             match std::mem::replace(&mut entry.stage, Stage::Closed(Ended::Expired)) {
-                Stage::Asking { node, waiters, .. } => {
-                    self.view.answered(&node);
-                    entry.bars.push(Bar::refused(node, LeaseRefusal::Unreachable, None, entry.request.kv_bytes));
-                    self.decide_and_ask(now, id, entry, waiters, out);
-                }
+                Stage::Asking(asking) => self.waited(now, id, entry, *asking, out),
                 Stage::Leased { .. } => self.close(now, &id, entry, Ended::Expired),
                 Stage::Moving { lease, .. } => {
                     out.push(entry.stop(&lease, false));
@@ -437,21 +344,31 @@ impl Policy {
     pub(super) fn void_leases(&mut self, now: Now, node: &NodeName, generation: Generation, out: &mut Vec<Output>) {
         let granted_by = |lease: &Lease| lease.id.node == *node && lease.id.generation <= generation;
         let mut unanswered = Vec::new();
+        let mut offers = Vec::new();
         let mut void = Vec::new();
         for (id, entry, _) in self.routes.requests.open() {
             match &entry.stage {
-                Stage::Asking { ask, node: asked, .. } if asked == node => unanswered.push(*ask),
+                Stage::Asking(asking) => {
+                    let open = asking.open.iter().filter(|open| open.path.destination == *node);
+                    unanswered.extend(open.map(|open| open.ask));
+                    if asking.offer.as_ref().is_some_and(|offer| granted_by(&offer.lease)) {
+                        offers.push(id.clone());
+                    }
+                }
                 Stage::Leased { lease, .. } if granted_by(lease) => void.push(id.clone()),
                 Stage::Moving { lease, .. } if granted_by(lease) => {
                     out.push(entry.stop(lease, false));
                 }
-                Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {}
+                Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {}
             }
         }
         for id in void {
             if let Some(entry) = self.routes.requests.take(&id) {
                 self.close(now, &id, entry, Ended::PeerGone);
             }
+        }
+        for id in offers {
+            self.offer_void(now, &id, out);
         }
         for ask in unanswered {
             let reply = LeaseReply::Refused { refusal: LeaseRefusal::Unreachable, quote: None };
@@ -470,36 +387,5 @@ impl Entry {
     fn stop(&self, lease: &Lease, cancelled: bool) -> Output {
         let transfer = self.leases.first().unwrap_or(&lease.id).clone();
         Output::Stop { transfer, lease: lease.id.clone(), cancelled }
-    }
-}
-
-impl Bar {
-    fn refused(node: NodeName, refusal: LeaseRefusal, quote: Option<&Quote>, kv_bytes: u64) -> Self {
-        let (observed, limit) = match (refusal, quote) {
-            (LeaseRefusal::Sessions, Some(quote)) => {
-                (Some(f64::from(quote.active_sessions)), Some(f64::from(quote.max_sessions)))
-            }
-            (LeaseRefusal::KvBytes, Some(quote)) => (Some(quote.kv_bytes_free as f64), Some(kv_bytes as f64)),
-            _ => (None, None),
-        };
-        let why = match refusal {
-            LeaseRefusal::Unreachable => format!("{node} did not answer the lease ask in time"),
-            refusal => format!("{node} refused the lease: {refusal}"),
-        };
-        let verdict = Verdict { code: Reason::RejectedLeaseRefused, observed, limit };
-        Self { node, path: None, verdict, why: why.into() }
-    }
-
-    pub(super) fn failed(path: PathId, attempt: u32, attempts: u32, detail: &str) -> Self {
-        let why = format!("attempt {attempt} of this request failed here: {detail}");
-        let verdict = Verdict::compared(Reason::RejectedPoolState, f64::from(attempt), f64::from(attempts));
-        Self { node: path.destination.clone(), path: Some(path), verdict, why: why.into() }
-    }
-
-    fn meets(&self, candidate: &Candidate) -> bool {
-        match &self.path {
-            Some(path) => candidate.target.path.as_ref() == Some(path),
-            None => candidate.target.node.as_ref() == Some(&self.node),
-        }
     }
 }

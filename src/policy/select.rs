@@ -5,12 +5,14 @@ use std::cmp::Ordering;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::decide::{Demand, Load, Rules};
+use super::decide::{Candidate, Demand, Load};
 use super::round::round4;
-use crate::model::{PathState, coded};
+use super::rules::{GFS_BAND, HEADROOM_FIRST_UP_TO, Rules, banded};
+use super::tie;
+use crate::model::{PathState, Profile, coded};
 
 /// The most numbers that a rank has.
-pub const MAX_VECTOR: usize = 6;
+pub const MAX_VECTOR: usize = 7;
 
 coded!(
     /// What counts first when admissible candidates are ranked.
@@ -40,6 +42,12 @@ coded!(
         HigherGfs = "higher_gfs",
         /// Fewer sessions remain.
         FewerRemaining = "fewer_remaining",
+        /// Its tokens take longer than is usual in its pool.
+        SlowerTokens = "slower_tokens",
+        /// Its host granted a lease too, and its quote promised a later end.
+        SlowerQuote = "slower_quote",
+        /// Nothing: the hash that breaks ties put it behind.
+        TieHash = "tie_hash",
         /// Nothing: it only comes later in the list.
         LaterInList = "later_in_list",
     }
@@ -47,7 +55,7 @@ coded!(
 
 impl SelectionPolicy {
     pub(super) fn of(rules: &Rules, demand: &Demand) -> Self {
-        if demand.effective_criticality <= rules.headroom_first_up_to {
+        if demand.effective_criticality <= HEADROOM_FIRST_UP_TO {
             Self::HeadroomFirst
         } else if demand.effective_criticality >= rules.health_first_from || demand.is_release_path {
             Self::HealthFirst
@@ -56,16 +64,32 @@ impl SelectionPolicy {
         }
     }
 
-    /// What each number of this policy's ranks compares, most important first.
+    /// What each number of this policy's ranks compares under `profile`, most important first.
     #[must_use]
-    pub fn keys(self) -> &'static [Skipped] {
-        use Skipped::{FewerRemaining, HealthySpared, HigherGfs, HigherSeverity, HigherUtilization, SoftSaturated};
-        match self {
-            Self::HeadroomFirst => {
+    pub fn keys(self, profile: Profile) -> &'static [Skipped] {
+        use Skipped::{
+            FewerRemaining, HealthySpared, HigherGfs, HigherSeverity, HigherUtilization, SlowerTokens, SoftSaturated,
+            TieHash,
+        };
+        match (profile, self) {
+            (Profile::Reference, Self::HeadroomFirst) => {
                 &[HealthySpared, SoftSaturated, HigherUtilization, HigherSeverity, HigherGfs, FewerRemaining]
             }
-            Self::HealthFirst => &[HigherSeverity, HigherGfs, SoftSaturated, HigherUtilization, FewerRemaining],
-            Self::Balanced => &[SoftSaturated, HigherSeverity, HigherUtilization, HigherGfs, FewerRemaining],
+            (Profile::Reference, Self::HealthFirst) => {
+                &[HigherSeverity, HigherGfs, SoftSaturated, HigherUtilization, FewerRemaining]
+            }
+            (Profile::Reference, Self::Balanced) => {
+                &[SoftSaturated, HigherSeverity, HigherUtilization, HigherGfs, FewerRemaining]
+            }
+            (Profile::Mesh, Self::HeadroomFirst) => {
+                &[HealthySpared, SoftSaturated, HigherUtilization, SlowerTokens, HigherSeverity, HigherGfs, TieHash]
+            }
+            (Profile::Mesh, Self::HealthFirst) => {
+                &[HigherSeverity, HigherGfs, SlowerTokens, SoftSaturated, HigherUtilization, TieHash]
+            }
+            (Profile::Mesh, Self::Balanced) => {
+                &[SoftSaturated, HigherSeverity, SlowerTokens, HigherUtilization, HigherGfs, TieHash]
+            }
         }
     }
 }
@@ -76,40 +100,60 @@ impl SelectionPolicy {
 pub struct Rank {
     /// What the numbers mean.
     pub policy: SelectionPolicy,
+    /// By whose rules.
+    pub profile: Profile,
     /// The numbers.
     pub vector: SelectionVector,
 }
 
 impl Rank {
-    /// The rank of a candidate whose GFS is `gfs` when rounded.
-    pub(super) fn of(policy: SelectionPolicy, state: PathState, gfs: f64, load: &Load) -> Self {
+    /// The rank of an admissible candidate; `tie` breaks ties where the profile breaks them so.
+    pub(super) fn of(policy: SelectionPolicy, rules: &Rules, candidate: &Candidate, load: &Load, tie: u64) -> Self {
         // Severities have two decimals: there is nothing to round.
+        let state = candidate.health.state;
         let severity = state.severity();
+        let healthy = f64::from(u8::from(state == PathState::Healthy));
         let soft = f64::from(u8::from(load.soft_saturated));
-        let utilization = round4(load.utilization);
-        // Not a negation: that would make a negative zero.
-        let few = 0.0 - f64::from(load.remaining);
-        let vector = match policy {
-            SelectionPolicy::HeadroomFirst => {
-                let healthy = f64::from(u8::from(state == PathState::Healthy));
-                SelectionVector { values: [healthy, soft, utilization, severity, gfs, few], len: 6 }
+        let (profile, values, len) = match &rules.mesh {
+            None => {
+                let utilization = round4(load.utilization);
+                let gfs = round4(candidate.health.gfs);
+                // Not a negation: that would make a negative zero.
+                let few = 0.0 - f64::from(load.remaining);
+                let (values, len) = match policy {
+                    SelectionPolicy::HeadroomFirst => ([healthy, soft, utilization, severity, gfs, few, 0.0], 6),
+                    SelectionPolicy::HealthFirst => ([severity, gfs, soft, utilization, few, 0.0, 0.0], 5),
+                    SelectionPolicy::Balanced => ([soft, severity, utilization, gfs, few, 0.0, 0.0], 5),
+                };
+                (Profile::Reference, values, len)
             }
-            SelectionPolicy::HealthFirst => {
-                SelectionVector { values: [severity, gfs, soft, utilization, few, 0.0], len: 5 }
-            }
-            SelectionPolicy::Balanced => {
-                SelectionVector { values: [soft, severity, utilization, gfs, few, 0.0], len: 5 }
+            Some(mesh) => {
+                let utilization = mesh.ranked_load(load);
+                let gfs = banded(candidate.health.gfs, GFS_BAND);
+                let slow = mesh.slowness(candidate.token_time_ratio);
+                let tie = f64::from(tie::of_target(tie, &candidate.target));
+                let (values, len) = match policy {
+                    SelectionPolicy::HeadroomFirst => ([healthy, soft, utilization, slow, severity, gfs, tie], 7),
+                    SelectionPolicy::HealthFirst => ([severity, gfs, slow, soft, utilization, tie, 0.0], 6),
+                    SelectionPolicy::Balanced => ([soft, severity, slow, utilization, gfs, tie, 0.0], 6),
+                };
+                (Profile::Mesh, values, len)
             }
         };
-        Self { policy, vector }
+        Self { policy, profile, vector: SelectionVector { values, len } }
     }
 
     /// What this rank is worse in than `chosen`.
     #[must_use]
     pub fn behind(&self, chosen: &Self) -> Skipped {
         let pairs = self.vector.values.iter().zip(&chosen.vector.values);
-        let differs = pairs.zip(self.policy.keys()).find(|((mine, theirs), _)| mine != theirs);
+        let differs = pairs.zip(self.policy.keys(self.profile)).find(|((mine, theirs), _)| mine != theirs);
         differs.map_or(Skipped::LaterInList, |(_, key)| *key)
+    }
+
+    /// Whether only the tie tells this rank from `other`: both are as good, as far as is known.
+    pub(super) fn ties_with(&self, other: &Self) -> bool {
+        matches!(self.behind(other), Skipped::TieHash | Skipped::LaterInList)
     }
 
     pub(super) fn compare(&self, other: &Self) -> Ordering {
@@ -153,7 +197,7 @@ impl<'de> Deserialize<'de> for SelectionVector {
         let numbers = Vec::<f64>::deserialize(deserializer)?;
         let mut vector = Self::default();
         let Some(places) = vector.values.get_mut(..numbers.len()) else {
-            return Err(D::Error::invalid_length(numbers.len(), &"at most 6 numbers"));
+            return Err(D::Error::invalid_length(numbers.len(), &"at most 7 numbers"));
         };
         places.copy_from_slice(&numbers);
         vector.len = numbers.len() as u8;

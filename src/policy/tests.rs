@@ -1,5 +1,7 @@
 //! The policy core as a whole: requests, leases and transfers over a view of two decode hosts.
 
+mod asking;
+
 use std::sync::Arc;
 
 use super::record::DecisionRecord;
@@ -44,6 +46,7 @@ fn settings() -> Settings {
         lease_rounds: 8,
         transfer_budget_ms: 4_000,
         transfer_attempts: 2,
+        max_excluded_fraction: 0.5,
         max_requests: 4,
         request_ttl_ms: 60_000,
         max_paths: 16,

@@ -7,10 +7,15 @@ use super::Policy;
 use super::messages::{Output, Plan, TransferProblem};
 use super::requests::{Bar, Ended, Entry, Stage, Waiter};
 use crate::core::Now;
-use crate::model::{Lease, LeaseId, Mover, PathId, PathSpec, RequestId};
+use crate::model::{Lease, LeaseId, Mover, PathId, PathSpec, Profile, RequestId};
 
 /// A transfer that has not reported this long after its budget is given up, in milliseconds.
 const REPORT_GRACE_MS: u64 = 5_000;
+
+/// On a path on which a transfer failed, the next has this many times its predicted time, and at
+/// least so many milliseconds: enough if the path is well again, and short if it is not.
+const TRIAL_DEADLINE_FACTOR: f64 = 4.0;
+const TRIAL_DEADLINE_MS: u64 = 250;
 
 impl Policy {
     pub(super) fn transfer_start(&mut self, now: Now, key: u64, lease: &LeaseId, bytes: u64, out: &mut Vec<Output>) {
@@ -29,7 +34,7 @@ impl Policy {
                 self.start(now, key, id, entry, lease, path, out);
             }
             // The check has seen to it that it is leased.
-            stage @ (Stage::Asking { .. } | Stage::Moving { .. } | Stage::Closed(_)) => {
+            stage @ (Stage::Asking(_) | Stage::Moving { .. } | Stage::Closed(_)) => {
                 entry.stage = stage;
                 self.routes.requests.put(&id, entry, now.mono);
             }
@@ -54,7 +59,7 @@ impl Policy {
             }
             Stage::Moving { lease: held, .. } if held.id == *lease => Err(ended("is being used by a transfer")),
             Stage::Closed(ended_as) if entry.leases.last() == Some(lease) => Err(ended(ended_as.words())),
-            Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {
+            Stage::Asking(_) | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => {
                 Err(ended("was used: its transfer failed and went on with another lease"))
             }
         }
@@ -85,7 +90,12 @@ impl Policy {
         };
         // An attempt that is not the last leaves half of the budget to those after it.
         let last = entry.attempt >= self.settings.transfer_attempts;
-        let deadline_ms = if last { left_ms } else { left_ms.div_ceil(2) };
+        let mut deadline_ms = if last { left_ms } else { left_ms.div_ceil(2) };
+        if self.settings.profile == Profile::Mesh && self.view.failed_bytes(&path.id) > 0 {
+            let predicted_ms = self.view.predict(&path.id, lease.kv_bytes, None).unwrap_or(0.0);
+            // The conversion saturates; a deadline is at least the trial's shortest.
+            deadline_ms = deadline_ms.min(((predicted_ms * TRIAL_DEADLINE_FACTOR) as u64).max(TRIAL_DEADLINE_MS));
+        }
         let plan = Plan { request_id: id.clone(), decision, lease: lease.clone(), path: path.clone(), deadline_ms };
         out.push(Output::Plan { key, result: Ok(plan) });
         entry.stage = Stage::Moving { lease, path, stopping: false };
@@ -137,7 +147,7 @@ impl Policy {
                 let entry = self.routes.requests.take(&id)?;
                 Some((id, entry, path))
             }
-            Stage::Asking { .. } | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => None,
+            Stage::Asking(_) | Stage::Leased { .. } | Stage::Moving { .. } | Stage::Closed(_) => None,
         }
     }
 }

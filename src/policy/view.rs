@@ -10,14 +10,24 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::blame::Complaints;
 use super::decide::{Candidate, Target, Verdict};
 use crate::api::RouteRequest;
-use crate::core::Now;
+use crate::core::{Mono, Now};
 use crate::health::PathReport;
 use crate::model::{
-    Capacity, Evidence, Generation, LoadRecord, ModelName, NodeName, NodeRecord, ObservedPath, PathHealth, PathId,
-    PathSpec, PathsRecord, Quote, RailRecord, Reason, Role, paths_between,
+    Blame, Capacity, Evidence, Generation, LoadRecord, ModelName, NodeName, NodeRecord, ObservedPath, PathHealth,
+    PathId, PathSpec, PathState, PathsRecord, PoolName, Quote, RailRecord, Reason, Role, paths_between,
 };
+
+/// How long a host that let an ask go unanswered is not asked again, in milliseconds; doubles each
+/// time, up to the maximum.
+const SILENCE_MS: u64 = 1_000;
+const MAX_SILENCE_MS: u64 = 30_000;
+/// Hosts of a pool that must say their token time for its median to mean anything.
+const MEDIAN_HOSTS: usize = 3;
+/// Below this share of its bandwidth a path's prediction says only that it is very slow.
+const MIN_BANDWIDTH_LEFT: f64 = 0.01;
 
 /// What this node is to its peers; fixed for one life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +65,9 @@ pub struct View {
     rows: Vec<Row>,
     index: BTreeMap<PathId, usize>,
     observed: BTreeMap<(NodeName, u16), Vec<ObservedPath>>,
+    complaints: Complaints,
+    /// The median token time of each pool of which enough hosts say theirs.
+    token_medians: BTreeMap<PoolName, f64>,
     refused_paths: u64,
 }
 
@@ -66,6 +79,14 @@ struct Peer {
     load: Option<Load>,
     /// Asks of this node that the peer has not answered.
     unanswered: u32,
+    silence: Option<Silence>,
+}
+
+/// A host that let asks go unanswered, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Silence {
+    times: u32,
+    until: Mono,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,6 +131,8 @@ impl View {
             rows: Vec::new(),
             index: BTreeMap::new(),
             observed: BTreeMap::new(),
+            complaints: Complaints::default(),
+            token_medians: BTreeMap::new(),
             refused_paths: 0,
         }
     }
@@ -125,12 +148,20 @@ impl View {
                 // Nothing that an earlier life said is believed of this one.
                 peer.load = None;
                 peer.unanswered = 0;
+                peer.silence = None;
                 self.drop_rows(&record.node);
             }
         }
-        let known = self.peers.remove(&record.node);
-        let (load, unanswered) = known.map_or((None, 0), |peer| (peer.load, peer.unanswered));
-        self.peers.insert(record.node.clone(), Peer { generation, record: record.clone(), load, unanswered });
+        match self.peers.get_mut(&record.node) {
+            Some(peer) => {
+                peer.generation = generation;
+                peer.record = record.clone();
+            }
+            None => {
+                let peer = Peer { generation, record: record.clone(), load: None, unanswered: 0, silence: None };
+                self.peers.insert(record.node.clone(), peer);
+            }
+        }
         self.pair(record);
     }
 
@@ -153,12 +184,16 @@ impl View {
             && peer.load.as_ref().is_none_or(|known| known.record.revision < record.revision)
         {
             peer.load = Some(Load { record, heard: now });
+            let pool = peer.record.pool.clone();
+            self.take_median(pool);
         }
     }
 
     /// A host's headroom, with the answer to an ask.
     pub fn quoted(&mut self, now: Now, node: &NodeName, quote: Quote) {
-        if let Some(load) = self.peers.get_mut(node).and_then(|peer| peer.load.as_mut())
+        let Some(peer) = self.peers.get_mut(node) else { return };
+        peer.silence = None;
+        if let Some(load) = &mut peer.load
             && load.record.revision <= quote.revision
         {
             load.heard = now;
@@ -187,12 +222,25 @@ impl View {
         }
     }
 
+    /// A host let an ask go unanswered: it is not asked for a while, longer each time.
+    pub(super) fn silent(&mut self, now: Now, node: &NodeName) {
+        if let Some(peer) = self.peers.get_mut(node) {
+            let times = peer.silence.map_or(0, |silence| silence.times);
+            let hold_ms = (SILENCE_MS << times.min(16)).min(MAX_SILENCE_MS);
+            peer.silence = Some(Silence { times: times.saturating_add(1), until: now.mono.plus_ms(hold_ms) });
+        }
+    }
+
     /// This node's own health report of one of its paths.
     pub fn report(&mut self, now: Now, report: &PathReport) {
         if let Some(row) = self.index.get(&report.path).and_then(|&at| self.rows.get_mut(at)) {
+            let changed = (row.evidence, row.health.state) != (Evidence::Own, report.health.state);
             row.health = report.health;
             row.evidence = Evidence::Own;
             row.heard = Some(now);
+            if changed {
+                self.collect_complaints();
+            }
         }
     }
 
@@ -217,6 +265,26 @@ impl View {
     #[must_use]
     pub fn spec(&self, path: &PathId) -> Option<&PathSpec> {
         self.index.get(path).and_then(|&at| self.rows.get(at)).map(|row| &row.spec)
+    }
+
+    /// How long `bytes` would take on one of this node's paths, in milliseconds, with what its host
+    /// says is on the way to it already. A quote counts the lease that it comes with.
+    pub(super) fn predict(&self, path: &PathId, bytes: u64, quote: Option<&Quote>) -> Option<f64> {
+        let row = self.index.get(path).and_then(|&at| self.rows.get(at))?;
+        let all_bytes = match quote {
+            Some(quote) => quote.inbound_bytes.max(bytes),
+            None => {
+                let load = self.peers.get(&path.destination).and_then(|peer| peer.load.as_ref());
+                load.map_or(0, |load| load.record.inbound_bytes).saturating_add(bytes)
+            }
+        };
+        Some(predicted_ms(&row.spec, &row.health, all_bytes))
+    }
+
+    /// Bytes of the largest transfer that failed on a path while nothing of that size has worked
+    /// since; 0 if there is none.
+    pub(super) fn failed_bytes(&self, path: &PathId) -> u64 {
+        self.index.get(path).and_then(|&at| self.rows.get(at)).map_or(0, |row| row.health.failed_bytes)
     }
 
     /// Paths that were left out because the table was full.
@@ -263,7 +331,7 @@ impl View {
             .iter()
             .filter_map(|row| {
                 let peer = self.peers.get(&row.spec.id.destination)?;
-                Some(self.candidate(now, demand, peer, &row.target, row.health, row.evidence, row.heard))
+                Some(self.candidate(now, demand, peer, &row.spec, &row.target, row.health, row.evidence, row.heard))
             })
             .collect()
     }
@@ -275,12 +343,10 @@ impl View {
         let mut found = Vec::new();
         for peer in self.peers.values().filter(|peer| peer.record.has_role(Role::Decode)) {
             for spec in paths_between(source, rails, &peer.record).into_iter().take(self.max_paths - found.len()) {
-                let (health, evidence) = match self.observation(&spec.id) {
-                    Some(health) => (health, Evidence::Observed),
-                    None => (PathHealth::UNKNOWN, Evidence::None),
-                };
+                // A source says which of its paths are not healthy: its silence says that one is.
+                let health = self.observation(&spec.id).unwrap_or(PathHealth::UNKNOWN);
                 let Some(target) = target(&spec, &peer.record) else { continue };
-                found.push(self.candidate(now, demand, peer, &target, health, evidence, None));
+                found.push(self.candidate(now, demand, peer, &spec, &target, health, Evidence::Observed, None));
             }
         }
         Some(found)
@@ -292,22 +358,57 @@ impl View {
         now: Now,
         demand: Demand<'_>,
         peer: &Peer,
+        spec: &PathSpec,
         target: &Arc<Target>,
         health: PathHealth,
         evidence: Evidence,
         heard: Option<Now>,
     ) -> Candidate {
         let age = |heard: Now| now.mono.ms_since(heard.mono);
+        let load = peer.load.as_ref().map(|load| &load.record);
+        let inbound_bytes = load.map_or(0, |load| load.inbound_bytes);
+        let median = self.token_medians.get(&target.pool).filter(|median| **median > 0.0);
+        let token_time_ms = load.and_then(|load| load.token_time_ms);
         Candidate {
-            target: target.clone(),
-            health,
             health_age_ms: heard.map(age),
             evidence,
-            capacity: peer.capacity(),
             capacity_age_ms: peer.load.as_ref().map(|load| age(load.heard)),
             risk_group: peer.record.risk_group.clone(),
-            predicted_ms: None,
-            barred: peer.bar(&self.own, demand),
+            predicted_ms: Some(predicted_ms(spec, &health, inbound_bytes.saturating_add(demand.kv_bytes))),
+            token_time_ratio: median.zip(token_time_ms).map(|(median, own)| own / median),
+            blame: degraded(health.state).then(|| self.blame(&spec.id)).flatten(),
+            barred: peer.bar(now, &self.own, demand),
+            ..Candidate::new(target.clone(), health, peer.capacity())
+        }
+    }
+
+    fn blame(&self, path: &PathId) -> Option<Blame> {
+        let sends = |peer: &&Peer| peer.record.has_role(Role::Prefill) || peer.record.has_role(Role::Router);
+        let this_sends = !self.own.rails.is_empty() && !self.peers.contains_key(&self.own.node);
+        let sources = self.peers.values().filter(sends).count() + usize::from(this_sends);
+        let destinations = self.peers.values().filter(|peer| peer.record.has_role(Role::Decode)).count();
+        self.complaints.blame(&path.source, &path.destination, sources, destinations)
+    }
+
+    fn collect_complaints(&mut self) {
+        let own = self.rows.iter().filter(|row| row.evidence == Evidence::Own && degraded(row.health.state));
+        let others = self.observed.values().flatten().filter(|seen| degraded(seen.health.state));
+        let paths = own.map(|row| &row.spec.id).chain(others.map(|seen| &seen.path));
+        self.complaints = Complaints::of(paths.map(|path| (&path.source, &path.destination)));
+    }
+
+    /// Takes the median token time of a pool anew.
+    fn take_median(&mut self, pool: Option<PoolName>) {
+        let Some(pool) = pool else { return };
+        let of_pool = self.peers.values().filter(|peer| peer.record.pool.as_ref() == Some(&pool));
+        let mut times: Vec<f64> = of_pool.filter_map(|peer| peer.load.as_ref()?.record.token_time_ms).collect();
+        if times.len() < MEDIAN_HOSTS {
+            self.token_medians.remove(&pool);
+            return;
+        }
+        times.sort_by(f64::total_cmp);
+        if let Some(median) = times.get(times.len() / 2) {
+            self.token_medians.insert(pool, *median);
         }
     }
 
@@ -362,6 +463,7 @@ impl View {
             }
         }
         self.rows = rows;
+        self.collect_complaints();
     }
 
     /// The worst that any observer says of a path.
@@ -388,7 +490,7 @@ impl Peer {
     }
 
     /// Why this host cannot serve a request whatever its path's health.
-    fn bar(&self, own: &Own, demand: Demand<'_>) -> Option<Verdict> {
+    fn bar(&self, now: Now, own: &Own, demand: Demand<'_>) -> Option<Verdict> {
         let plain = |code| Some(Verdict { code, observed: None, limit: None });
         let record = &self.record;
         if demand.exclude.contains(&record.node) {
@@ -406,12 +508,27 @@ impl Peer {
         if load.draining {
             return plain(Reason::RejectedDraining);
         }
+        if self.silence.is_some_and(|silence| silence.until > now.mono) {
+            return plain(Reason::RejectedLeaseRefused);
+        }
         if load.kv_bytes_free < demand.kv_bytes {
             let (observed, limit) = (Some(load.kv_bytes_free as f64), Some(demand.kv_bytes as f64));
             return Some(Verdict { code: Reason::RejectedCapacity, observed, limit });
         }
         None
     }
+}
+
+/// How long `bytes` take on a path, in milliseconds: its latency, and their time on what is left of
+/// its bandwidth.
+fn predicted_ms(spec: &PathSpec, health: &PathHealth, bytes: u64) -> f64 {
+    let left = health.bandwidth_ratio.unwrap_or(1.0).clamp(MIN_BANDWIDTH_LEFT, 1.0);
+    health.p99_latency_ms + bytes as f64 * 8.0 / (spec.bandwidth_gbps * left * 1e6)
+}
+
+/// Whether a path in this state is complained of: RESTORED is on its way back.
+fn degraded(state: PathState) -> bool {
+    state.severity() >= PathState::DegradedUsable.severity()
 }
 
 /// Where a path leads, if its host decodes for a pool at all.

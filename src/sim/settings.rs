@@ -6,6 +6,7 @@ use super::arrivals::Arrivals;
 use crate::health::{self, Thresholds};
 use crate::mesh::{MeshSize, RecordSigner};
 use crate::model::{Mover, Profile, builtin_workloads};
+use crate::policy::decide::MAX_EXCLUDED_FRACTION;
 use crate::{ledger, policy};
 
 /// What a run is made of. Prefill hosts are named `p0`, `p1`, …, decode hosts `d0`, `d1`, ….
@@ -122,7 +123,7 @@ impl Settings {
                 canary_bytes: 8 << 20,
             },
             policy: policy::Settings {
-                profile: Profile::Reference,
+                profile: Profile::Mesh,
                 thresholds,
                 workloads: builtin_workloads().into_iter().map(Arc::new).collect(),
                 config_hash: "sim".into(),
@@ -133,6 +134,7 @@ impl Settings {
                 lease_rounds: 8,
                 transfer_budget_ms: 5_000,
                 transfer_attempts: 3,
+                max_excluded_fraction: MAX_EXCLUDED_FRACTION,
                 max_requests: 65_536,
                 request_ttl_ms: 600_000,
                 max_paths: 4096,

@@ -184,7 +184,7 @@ impl World {
                 policy::Output::Stop { transfer, lease, cancelled } => {
                     self.stop_write(node, &transfer, &lease, cancelled);
                 }
-                policy::Output::Done { .. } => {}
+                policy::Output::Done { .. } | policy::Output::OverrideEnded(_) => {}
             }
         }
     }

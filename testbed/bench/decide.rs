@@ -8,7 +8,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use seam::health::Thresholds;
 use seam::model::Profile;
-use seam::policy::decide::decide;
+use seam::policy::decide::{Terms, decide};
 use seam::policy::record::DecisionRecord;
 
 fn bench(criterion: &mut Criterion) {
@@ -17,7 +17,7 @@ fn bench(criterion: &mut Criterion) {
     let context = fabric::context(&workload);
     for count in [1, 8, 64, 256, 1024] {
         let candidates = fabric::candidates(count);
-        let decided = || decide(Profile::Reference, &thresholds, &workload, black_box(&candidates));
+        let decided = || decide(&Terms::new(Profile::Reference, &thresholds, &workload), black_box(&candidates));
         let recorded = || DecisionRecord::new(context.clone(), &candidates, &decided());
         let mut group = criterion.benchmark_group("decide");
         group.bench_function(BenchmarkId::new("alone", count), |bencher| bencher.iter(decided));

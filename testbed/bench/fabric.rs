@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use seam::health::window::Point;
 use seam::health::{Thresholds, Track};
-use seam::model::Profile;
-use seam::model::{Capacity, DecisionId, Evidence, Mover, Workload, builtin_workloads};
+use seam::model::{Capacity, DecisionId, Mover, Profile, Workload, builtin_workloads};
 use seam::policy::decide::{Candidate, Target};
 use seam::policy::record::Context;
 
@@ -27,20 +26,18 @@ fn candidate(index: usize) -> Candidate {
         let drop_rate = if index % 9 == 8 && sample % 4 == 0 { 0.2 } else { 0.0 };
         track.feed(&thresholds, Point { latency_ms: 2.0 + swing * spread, drop_rate, bytes: 65_536 });
     }
+    let target = Target {
+        pool: format!("pool-{:02}", index % 16).parse().unwrap(),
+        node: Some(node.parse().unwrap()),
+        path: Some(format!("prefill-0>{node}/rail-0/quic").parse().unwrap()),
+    };
+    let capacity = Capacity { active_sessions: (index % 9) as u32, max_capacity: 8, soft_fraction: 0.75 };
     Candidate {
-        target: Arc::new(Target {
-            pool: format!("pool-{:02}", index % 16).parse().unwrap(),
-            node: Some(node.parse().unwrap()),
-            path: Some(format!("prefill-0>{node}/rail-0/quic").parse().unwrap()),
-        }),
         risk_group: Some(format!("rack-{:02}", index % 8).parse().unwrap()),
-        health: track.health(&thresholds),
         health_age_ms: Some(120),
-        evidence: Evidence::Own,
-        capacity: Capacity { active_sessions: (index % 9) as u32, max_capacity: 8, soft_fraction: 0.75 },
         capacity_age_ms: Some(80),
         predicted_ms: Some(12.0 + index as f64),
-        barred: None,
+        ..Candidate::new(Arc::new(target), track.health(&thresholds), capacity)
     }
 }
 

@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use seam::health::Thresholds;
 use seam::model::Profile;
-use seam::policy::decide::decide;
+use seam::policy::decide::{Terms, decide};
 use seam::policy::record::DecisionRecord;
 
 fn main() {
@@ -18,7 +18,7 @@ fn main() {
     let context = fabric::context(&workload);
     let candidates = fabric::candidates(count);
     for _ in 0..decisions {
-        let decision = decide(Profile::Reference, &thresholds, &workload, black_box(&candidates));
+        let decision = decide(&Terms::new(Profile::Reference, &thresholds, &workload), black_box(&candidates));
         black_box(DecisionRecord::new(context.clone(), &candidates, &decision));
     }
 }

@@ -48,8 +48,6 @@ fn what_a_killed_prefill_host_held_comes_back_within_its_ttl_or_the_down_notice(
                     took.get_or_insert((turn + 1) * 100);
                 }
             }
-            let downs = world.audit().stages.iter().filter(|(_, _, _, to)| *to == Some(Stage::Fenced)).count();
-            println!("prefill killed, ttl {ttl_ms} ms, seed {seed}: all back after {took:?} ms, {downs} fenced");
             // A lease that is being written does not expire: its stream's own end, or the notice,
             // ends it. With the notice later than the ttl only those wait for it.
             if ttl_ms < 5_000 {
@@ -59,7 +57,9 @@ fn what_a_killed_prefill_host_held_comes_back_within_its_ttl_or_the_down_notice(
             } else {
                 assert!(took.is_some(), "seed {seed}, ttl {ttl_ms}: not all are back after {within_ms} ms");
             }
-            assert!(downs >= 3, "seed {seed}: what was being written is fenced first");
+            let fenced = world.audit().stages.iter().filter(|(_, _, _, to)| *to == Some(Stage::Fenced)).count();
+            println!("prefill killed, ttl {ttl_ms} ms, seed {seed}: all back after {took:?} ms, {fenced} fenced");
+            assert!(fenced >= 3, "seed {seed}: what was being written is fenced first");
             world.run(5 * SECOND);
             assert!(world.audit().placed.iter().any(|p| p.path.source.as_str() == "p1"), "p1 is served");
             sound(&world, "prefill killed");

@@ -1,8 +1,7 @@
 //! Paths that fail, flap, stall, or only seem to.
 
-use seam::model::{NodeName, PathId, PathState};
-use seam::policy::record::Blame;
-use seam::sim::{Action, Fault, Settings, Then, World};
+use seam::model::{Blame, NodeName, PathId, PathState};
+use seam::sim::{Action, Fault, Link, Probing, Settings, Then, World};
 
 use crate::common::{MIB, SECOND, class, for_a_while, held, mixed, settings, sound, state, warm};
 
@@ -82,8 +81,11 @@ fn a_flapping_path_is_quarantined_and_restored_once_an_episode_each_time_for_lon
 #[test]
 fn a_stall_of_the_observer_itself_moves_no_path() {
     for seed in 0..4 {
-        let base = Settings { arrivals: Some(mixed(3.0, 16 * MIB, 60 * SECOND)), ..settings(seed, 2, 4) };
-        let mut world = warm(base);
+        // A network so slow that some probes are always under way.
+        let link = Link { latency_ms: 3.0, jitter_ms: 0.2, loss: 0.0 };
+        let probing = Probing { interval_ms: 50, payload_bytes: 4096 };
+        let arrivals = Some(mixed(3.0, 16 * MIB, 60 * SECOND));
+        let mut world = warm(Settings { link, probing, arrivals, ..settings(seed, 2, 4) });
         for _ in 0..5 {
             for_a_while(&mut world, 500, Action::Stop(0), Action::Continue(0));
             world.run(4 * SECOND);

@@ -14,7 +14,7 @@ use super::Shared;
 use super::body::{at_most, json, large_json, optional_json, query, segment};
 use super::problem::Refusal;
 use crate::agent::service::DecisionFilter;
-use crate::api::{CapacityReport, RouteRequest, SampleReport, TransferRequest};
+use crate::api::{CapacityReport, OverrideRequest, RouteRequest, SampleReport, TransferRequest};
 use crate::model::{DecisionId, Outcome, WorkloadName};
 
 type Api = State<Arc<Shared>>;
@@ -115,6 +115,27 @@ pub(super) async fn undrain(State(api): Api) -> Answer<impl Serialize> {
 pub(super) async fn set_faults(State(api): Api, request: Request) -> Answer<impl Serialize> {
     let body: serde_json::Value = json(&api, request).await?;
     Ok(Json(api.service.set_faults(body).await?))
+}
+
+pub(super) async fn set_override(State(api): Api, request: Request) -> Answer<impl Serialize> {
+    let request: OverrideRequest = json(&api, request).await?;
+    Ok(Json(api.service.set_override(request).await?))
+}
+
+/// The query of `DELETE /v1/overrides`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverrideQuery {
+    target: String,
+}
+
+pub(super) async fn withdraw_override(State(api): Api, uri: Uri) -> Answer<impl Serialize> {
+    let OverrideQuery { target } = query(&uri)?;
+    Ok(Json(api.service.withdraw_override(&target).await?))
+}
+
+pub(super) async fn overrides(State(api): Api) -> Answer<impl Serialize> {
+    Ok(Json(api.service.overrides().await?))
 }
 
 pub(super) async fn status(State(api): Api) -> Answer<impl Serialize> {

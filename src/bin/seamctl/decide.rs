@@ -17,7 +17,7 @@ pub(crate) struct Decide {
     #[arg(long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
     /// The rules that decide.
-    #[arg(long, default_value_t = Profile::Reference)]
+    #[arg(long, default_value_t = Profile::default())]
     profile: Profile,
 }
 

@@ -1,7 +1,9 @@
+mod mesh;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::builtin_workloads;
+use crate::model::{PathState, builtin_workloads};
 use crate::policy::select::Skipped;
 
 fn workload(name: &str) -> Workload {
@@ -9,21 +11,15 @@ fn workload(name: &str) -> Workload {
 }
 
 fn candidate(name: &str, state: PathState, gfs: f64, active_sessions: u32) -> Candidate {
-    Candidate {
-        target: Arc::new(Target { pool: name.parse().unwrap(), node: None, path: None }),
-        risk_group: None,
-        health: PathHealth { state, gfs, sample_count: 10, ..PathHealth::UNKNOWN },
-        health_age_ms: None,
-        evidence: Evidence::Own,
-        capacity: Capacity { active_sessions, max_capacity: 8, soft_fraction: 0.75 },
-        capacity_age_ms: None,
-        predicted_ms: None,
-        barred: None,
-    }
+    Candidate::new(
+        Arc::new(Target { pool: name.parse().unwrap(), node: None, path: None }),
+        PathHealth { state, gfs, sample_count: 10, ..PathHealth::UNKNOWN },
+        Capacity { active_sessions, max_capacity: 8, soft_fraction: 0.75 },
+    )
 }
 
 fn decide_for(class: &str, candidates: &[Candidate]) -> Decision {
-    decide(Profile::Reference, &Thresholds::default(), &workload(class), candidates)
+    decide(&Terms::new(Profile::Reference, &Thresholds::default(), &workload(class)), candidates)
 }
 
 fn verdict(class: &str, candidate: Candidate) -> Verdict {

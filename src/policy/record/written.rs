@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Blame, CandidateRecord, CapacityRecord, HealthRecord, TopologyRecord, path_text};
-use crate::model::{BackendKind, NodeName, PathId, PathState, PoolName, Reason};
+use super::{CandidateRecord, CapacityRecord, HealthRecord, TopologyRecord, path_text};
+use crate::model::{BackendKind, Blame, NodeName, PathId, PathState, PoolName, Reason};
 use crate::policy::decide::Target;
 use crate::policy::round::round4;
 use crate::policy::select::{SelectionPolicy, SelectionVector, Skipped};

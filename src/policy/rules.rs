@@ -1,0 +1,133 @@
+//! What differs between profiles. A profile is one value of [`Rules`]; no other code asks for it.
+
+use super::decide::{Candidate, Demand, Load, Verdict};
+use crate::health::Thresholds;
+use crate::model::{Evidence, PathState, Profile, Reason};
+
+/// The reference refuses a candidate above this PRS.
+pub const PRS_LIMIT: f64 = 0.75;
+/// Work is ranked headroom first up to this effective criticality.
+pub const HEADROOM_FIRST_UP_TO: f64 = 0.35;
+/// The reference ranks health first from this effective criticality on.
+pub const HEALTH_FIRST_FROM: f64 = 0.75;
+/// The mesh profile ranks GFS in bands of this width: less is noise of the measurement.
+pub const GFS_BAND: f64 = 0.05;
+/// The mesh profile ranks utilization in bands of this width.
+pub const UTILIZATION_BAND: f64 = 0.125;
+
+/// The rules of one profile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rules {
+    /// Above this PRS a candidate is refused.
+    pub(super) prs_limit: f64,
+    /// From this effective criticality on work is ranked health first.
+    pub(super) health_first_from: f64,
+    /// What the prototype does not know; absent in the reference profile.
+    pub(super) mesh: Option<MeshRules>,
+}
+
+/// What the mesh profile adds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MeshRules {
+    pub(super) min_samples: u32,
+    pub(super) stale_after_ms: f64,
+    pub(super) blackout_criticality: f64,
+    pub(super) token_time_degraded: f64,
+    pub(super) token_time_restricted: f64,
+    pub(super) load_ranks_from: f64,
+    bandwidth_steps: [(PathState, f64); 3],
+}
+
+impl Rules {
+    pub(super) fn of(profile: Profile, thresholds: &Thresholds) -> Self {
+        match profile {
+            Profile::Reference => Self { prs_limit: PRS_LIMIT, health_first_from: HEALTH_FIRST_FROM, mesh: None },
+            Profile::Mesh => Self {
+                prs_limit: thresholds.prs_reject_threshold,
+                health_first_from: thresholds.health_first_from,
+                mesh: Some(MeshRules {
+                    min_samples: thresholds.min_samples,
+                    stale_after_ms: thresholds.stale_after_ms,
+                    blackout_criticality: thresholds.blackout_criticality,
+                    token_time_degraded: thresholds.token_time_degraded,
+                    token_time_restricted: thresholds.token_time_restricted,
+                    load_ranks_from: thresholds.load_ranks_from,
+                    bandwidth_steps: [
+                        (PathState::QuarantineCandidate, thresholds.bandwidth_quarantine),
+                        (PathState::DegradedRestricted, thresholds.bandwidth_restricted),
+                        (PathState::DegradedUsable, thresholds.bandwidth_degraded),
+                    ],
+                }),
+            },
+        }
+    }
+}
+
+impl MeshRules {
+    /// Why nobody can vouch for a candidate, if so. An operator's word needs no samples; another
+    /// observer's is as fresh as its record.
+    pub(super) fn unknown(&self, candidate: &Candidate) -> Option<Verdict> {
+        if candidate.overridden || candidate.evidence == Evidence::Observed {
+            return None;
+        }
+        if let Some(age_ms) = candidate.health_age_ms.map(|age| age as f64)
+            && age_ms > self.stale_after_ms
+        {
+            return Some(Verdict::compared(Reason::RejectedStale, age_ms, self.stale_after_ms));
+        }
+        let samples = candidate.health.sample_count;
+        (samples < self.min_samples)
+            .then(|| Verdict::compared(Reason::RejectedUnproven, f64::from(samples), f64::from(self.min_samples)))
+    }
+
+    /// Whether nobody can vouch for any of `candidates` that this request may use: then what is
+    /// unknown says something of the telemetry, and nothing of the paths.
+    pub(super) fn blackout(&self, candidates: &[Candidate]) -> bool {
+        !candidates.iter().any(|candidate| candidate.barred.is_none() && self.unknown(candidate).is_none())
+    }
+
+    /// Whether work so tolerant goes on in a blackout.
+    pub(super) fn bears_blackout(&self, demand: &Demand) -> bool {
+        demand.effective_criticality <= self.blackout_criticality
+    }
+
+    /// The state that a candidate's bandwidth alone leads to, and the ratio below which it does.
+    pub(super) fn bandwidth_step(&self, ratio: Option<f64>) -> Option<(PathState, f64)> {
+        let ratio = ratio?;
+        self.bandwidth_steps.into_iter().find(|(_, below)| ratio < *below)
+    }
+
+    /// A candidate's load as far as it ranks: below the limit health and quote decide.
+    pub(super) fn ranked_load(&self, load: &Load) -> f64 {
+        if load.utilization < self.load_ranks_from { 0.0 } else { banded(load.utilization, UTILIZATION_BAND) }
+    }
+
+    /// How far a host's token time is above its pool's median: 0 as usual, 1 slow, 2 very slow.
+    pub(super) fn slowness(&self, token_time_ratio: Option<f64>) -> f64 {
+        match token_time_ratio {
+            Some(ratio) if ratio >= self.token_time_restricted => 2.0,
+            Some(ratio) if ratio >= self.token_time_degraded => 1.0,
+            Some(_) | None => 0.0,
+        }
+    }
+}
+
+/// `value` cut down to whole bands of `width`, in multiples that four decimals can say.
+pub(super) fn banded(value: f64, width: f64) -> f64 {
+    // Half a millionth lifts what rounding has put just below a whole band.
+    super::round4(libm::floor(value / width + 5e-7) * width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_band_starts_at_its_own_limit() {
+        assert_eq!([0.0, 0.049, 0.05, 0.15, 0.149_9].map(|gfs| banded(gfs, GFS_BAND)), [0.0, 0.0, 0.05, 0.15, 0.1]);
+        assert_eq!(
+            [0.74, 0.75, 0.874, 0.875, 1.0].map(|u| banded(u, UTILIZATION_BAND)),
+            [0.625, 0.75, 0.75, 0.875, 1.0]
+        );
+    }
+}
