@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::arrivals::Then;
 use super::world::World;
-use crate::health::Discard;
+use crate::health::{Canary, Discard};
 use crate::ledger::{Held, Stage};
 use crate::mesh::Refusal;
 use crate::model::{
@@ -38,8 +38,8 @@ pub struct Audit {
     pub moved: Vec<Moved>,
     /// What became of each request.
     pub requests: BTreeMap<RequestId, Fate>,
-    /// Every canary: when it was sent, on which path, with how many bytes.
-    pub canaries: Vec<(u64, PathId, u64)>,
+    /// Every canary, and when it was sent.
+    pub canaries: Vec<(u64, Canary)>,
     /// When which host found itself late most of the time, or no longer.
     pub frozen: Vec<(u64, usize, bool)>,
     /// Transfers that their sources saw delivered.
@@ -65,6 +65,7 @@ pub struct Audit {
     /// Notes for which there was no room.
     pub left_out: u64,
     failures: BTreeMap<LeaseId, String>,
+    by_lease: BTreeMap<LeaseId, RequestId>,
 }
 
 /// A decision that was given a lease.
@@ -162,8 +163,8 @@ impl Audit {
         *self.discarded.entry(reason).or_default() += 1;
     }
 
-    pub(super) fn canary(&mut self, now_ns: u64, path: PathId, bytes: u64) {
-        note(&mut self.canaries, (now_ns / 1_000_000, path, bytes), &mut self.left_out);
+    pub(super) fn canary(&mut self, now_ns: u64, canary: Canary) {
+        note(&mut self.canaries, (now_ns / 1_000_000, canary), &mut self.left_out);
     }
 
     pub(super) fn frozen(&mut self, now_ns: u64, node: usize, frozen: bool) {
@@ -235,6 +236,9 @@ impl Audit {
         if let Ok(record) = result {
             fate.outcome = Some(record.outcome);
             fate.lease = record.lease.as_ref().map(|lease| lease.id.clone());
+            if let Some(lease) = &fate.lease {
+                self.by_lease.insert(lease.clone(), request.clone());
+            }
         }
         Some(fate.then)
     }
@@ -245,8 +249,7 @@ impl Audit {
         } else {
             self.failed += 1;
         }
-        let of = |fate: &&mut Fate| fate.lease.as_ref() == Some(transfer);
-        if let Some(fate) = self.requests.values_mut().rev().find(of) {
+        if let Some(fate) = self.by_lease.get(transfer).and_then(|request| self.requests.get_mut(request)) {
             let at = if delivered { &mut fate.delivered_ms } else { &mut fate.failed_ms };
             *at = Some(now_ns / 1_000_000);
         }

@@ -13,7 +13,7 @@ pub(super) enum Event {
     Resend { from: (usize, u32), to: (usize, u32), heard: Heard, tries: u32 },
     /// Somebody changes the world.
     Act(Action),
-    /// The bytes of a write are all on their way.
+    /// The bytes of a write are all there.
     Moved { write: u64, version: u64 },
     /// The next request of a host's stream.
     Arrive { node: usize, life: u32 },
@@ -54,11 +54,7 @@ pub(super) enum Heard {
     WriteAsked {
         write: u64,
     },
-    /// It was let in.
-    WriteOpened {
-        write: u64,
-    },
-    /// Its last byte arrives.
+    /// All its bytes are there, and are verified.
     WriteLanded {
         write: u64,
     },

@@ -115,7 +115,7 @@ impl World {
     pub(super) fn canary(&mut self, node: usize, canary: Canary) {
         let key = (node, canary.path.clone());
         let Some(spec) = self.probers.tracked.get(&key).map(|tracked| tracked.spec.clone()) else { return };
-        self.audit.canary(self.now_ns, canary.path, canary.bytes);
+        self.audit.canary(self.now_ns, canary.clone());
         self.probe(node, spec, SampleKind::Bulk, canary.bytes, canary.deadline_ms);
     }
 

@@ -15,7 +15,8 @@ pub(super) struct Queue<E> {
 struct Entry<E> {
     at_ns: u64,
     sequence: u64,
-    event: E,
+    /// Boxed: a heap moves its entries all the time.
+    event: Box<E>,
 }
 
 impl<E> Queue<E> {
@@ -29,7 +30,7 @@ impl<E> Queue<E> {
             return;
         }
         self.sequence += 1;
-        self.heap.push(Entry { at_ns, sequence: self.sequence, event });
+        self.heap.push(Entry { at_ns, sequence: self.sequence, event: Box::new(event) });
     }
 
     /// The next event that is due by `end_ns`, and when it is.
@@ -37,7 +38,7 @@ impl<E> Queue<E> {
         if self.heap.peek()?.at_ns > end_ns {
             return None;
         }
-        self.heap.pop().map(|entry| (entry.at_ns, entry.event))
+        self.heap.pop().map(|entry| (entry.at_ns, *entry.event))
     }
 
     /// Events that found no room.

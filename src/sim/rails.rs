@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::event::Event;
+use super::event::{Event, Heard};
 use super::fault::{Drawn, Fault};
 use super::world::World;
 use crate::model::{Extent, LeaseId, PathId, PathSpec};
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// The last byte of a write has left, if its rate has not changed meanwhile.
+    /// The last byte of a write has come, if its rate has not changed meanwhile.
     pub(super) fn moved(&mut self, id: u64, version: u64) {
         let Some(write) = self.rails.writes.get_mut(&id) else { return };
         if write.version != version || !write.flows {
@@ -211,8 +211,8 @@ impl World {
         write.flows = false;
         (write.left, write.rate) = (0.0, 0.0);
         write.version += 1;
-        let (source, destination, extra_ns) = (write.source, write.destination, write.extra_ns);
-        self.landed(source, destination, id, extra_ns);
+        let (destination, extra_ns) = (write.destination, write.extra_ns);
+        self.arrive(destination, extra_ns, Heard::WriteLanded { write: id });
         self.share_rails();
     }
 

@@ -103,28 +103,13 @@ impl World {
             Ok(extents) => {
                 write.receiving = true;
                 write.extents = extents;
-                let (source, wait_ms) = (write.source, write.deadline_ms + GRACE_MS);
-                self.send(node, source, Heard::WriteOpened { write: id });
+                // Its bytes came right behind its question: from here on they land.
+                write.flows = write.sending;
+                let wait_ms = write.deadline_ms + GRACE_MS;
                 self.later(node, wait_ms, Own::WriteGivenUp { write: id });
+                self.share_rails();
             }
             Err(_) => self.answer_write(node, id, false),
-        }
-    }
-
-    /// The bytes may flow.
-    pub(super) fn write_opened(&mut self, id: u64) {
-        if let Some(write) = self.rails.writes.get_mut(&id)
-            && write.sending
-        {
-            write.flows = true;
-            self.share_rails();
-        }
-    }
-
-    /// The last byte of a write is on its way.
-    pub(super) fn landed(&mut self, source: usize, destination: usize, id: u64, extra_ns: u64) {
-        if let Some(delay_ns) = self.network.message(source, destination) {
-            self.arrive(destination, delay_ns + extra_ns, Heard::WriteLanded { write: id });
         }
     }
 

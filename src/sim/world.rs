@@ -250,7 +250,6 @@ impl World {
             Heard::ProbeArrived { probe } => self.probe_arrived(node, probe),
             Heard::ProbeEcho { probe } => self.probe_ended(node, probe, SampleOutcome::Ok),
             Heard::WriteAsked { write } => self.write_asked(node, write),
-            Heard::WriteOpened { write } => self.write_opened(write),
             Heard::WriteLanded { write } => self.write_landed(node, write),
             Heard::WriteClosed { write } => self.write_closed(node, write),
             Heard::WriteAnswered { write, landed } => self.write_answered(node, write, landed),

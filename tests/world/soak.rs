@@ -100,3 +100,24 @@ fn random_faults_over_the_real_mesh_lead_to_no_over_commit() {
         assert!(world.audit().delivered > 30, "seed {seed}");
     }
 }
+
+#[test]
+fn forty_hosts_serve_their_stream_while_two_of_them_die_with_either_gossip() {
+    let direct = settings(1, 16, 24).gossip;
+    for (gossip, until_ms) in [(direct, 20 * SECOND), (cores(MeshSize::Lan, 16, 24), 8 * SECOND)] {
+        let arrivals = Some(mixed(2.0, 16 * MIB, until_ms));
+        let mut world = world(Settings { gossip, arrivals, ..settings(1, 16, 24) });
+        world.at(until_ms / 2, Action::Kill(3));
+        world.at(until_ms / 2, Action::Kill(20));
+        world.run(until_ms + 4 * SECOND);
+        let audit = world.audit();
+        println!(
+            "forty hosts: {} requests, {} delivered, {} failed",
+            audit.requests.len(),
+            audit.delivered,
+            audit.failed
+        );
+        assert!(audit.delivered * 2 > audit.requests.len() as u64, "{} of {}", audit.delivered, audit.requests.len());
+        sound(&world, "forty hosts");
+    }
+}
