@@ -22,8 +22,7 @@ use std::sync::Arc;
 use crate::core::Mono;
 use crate::health::window::Point;
 use crate::health::{self, MeshTrack, Thresholds, Track};
-use crate::model::Profile;
-use crate::model::{Capacity, DecisionId, Evidence, NodeName, PathHealth, RiskGroup, Workload};
+use crate::model::{Capacity, DecisionId, Evidence, NodeName, PathHealth, Profile, RiskGroup, Workload};
 use crate::policy::decide::{Candidate, MAX_EXCLUDED_FRACTION, Target, Terms, decide};
 use crate::policy::record::{Context, DecisionRecord};
 

@@ -43,9 +43,9 @@ fn path() -> impl Strategy<Value = PathId> {
 fn sample() -> impl Strategy<Value = Input> {
     let kind = prop_oneof![
         3 => Just(SampleKind::Probe),
-        Just(SampleKind::Transfer),
-        Just(SampleKind::Reported),
-        Just(SampleKind::Bulk),
+        1 => Just(SampleKind::Transfer),
+        1 => Just(SampleKind::Reported),
+        1 => Just(SampleKind::Bulk),
     ];
     let outcome =
         prop_oneof![8 => Just(SampleOutcome::Ok), 1 => Just(SampleOutcome::Lost), 1 => Just(SampleOutcome::Failed)];

@@ -3,7 +3,7 @@
 mod mesh;
 mod rails;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +21,10 @@ pub(crate) async fn keep(links: Arc<Links>, node: NodeName) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut counted, mut refused) = (Counted::default(), Counted::default());
     let mut refused_paths = 0;
+    let mut beyond = BTreeSet::new();
     for round in 0u32.. {
         interval.tick().await;
-        paths_and_pools(&links, &node, &mut refused_paths).await;
+        paths_and_pools(&links, &node, &mut refused_paths, &mut beyond).await;
         leases(&links).await;
         mesh::keep(&links, &mut counted).await;
         rails::keep(&links, &mut refused);
@@ -60,7 +61,7 @@ struct Line {
     gfs: f64,
 }
 
-async fn paths_and_pools(links: &Links, node: &NodeName, refused_paths: &mut u64) {
+async fn paths_and_pools(links: &Links, node: &NodeName, refused_paths: &mut u64, beyond: &mut BTreeSet<String>) {
     let Some(policy) = links.policy.get() else { return };
     let own = node.clone();
     let read = policy.read(move |core, now| {
@@ -85,9 +86,10 @@ async fn paths_and_pools(links: &Links, node: &NodeName, refused_paths: &mut u64
         for (_, lease, _) in core.leases() {
             *held.entry(lease.id.node.clone()).or_default() += 1;
         }
-        (lines, loads, held, core.view().observers_of(&own), core.view().refused_paths())
+        let limits = (core.view().refused_paths(), core.max_excluded_fraction());
+        (lines, loads, held, core.view().observers_of(&own), limits)
     });
-    let Ok(Some((lines, loads, held, observers, refused))) = read.await else { return };
+    let Ok(Some((lines, loads, held, observers, (refused, share)))) = read.await else { return };
     if refused > *refused_paths {
         links.metrics.dropped_many("paths", refused - std::mem::replace(refused_paths, refused));
     }
@@ -101,7 +103,7 @@ async fn paths_and_pools(links: &Links, node: &NodeName, refused_paths: &mut u64
     if let Some(gfs) = median(observers) {
         links.metrics.set("seam_node_gfs", &["destination"], gfs);
     }
-    excluded(links, &lines);
+    excluded(links, &lines, share, beyond);
     headroom(links, &loads);
 }
 
@@ -129,7 +131,9 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-fn excluded(links: &Links, lines: &[Line]) {
+/// How much of each pool is excluded; a pool beyond the `share` that may be is told of once, when it
+/// comes to be, and once when that has ended.
+fn excluded(links: &Links, lines: &[Line], share: f64, beyond: &mut BTreeSet<String>) {
     let mut pools: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for line in lines {
         let (excluded, all) = pools.entry(&line.pool).or_default();
@@ -137,9 +141,30 @@ fn excluded(links: &Links, lines: &[Line]) {
         *excluded += u32::from(!line.state.carries());
     }
     links.metrics.clear("seam_excluded_fraction");
+    beyond.retain(|pool| {
+        let stays = pools.get(pool.as_str()).is_some_and(|(excluded, all)| is_beyond(*excluded, *all, share));
+        if !stays {
+            tracing::info!(pool, "no more of the pool is excluded than may be");
+        }
+        stays
+    });
     for (pool, (excluded, all)) in pools {
         links.metrics.set("seam_excluded_fraction", &[pool], f64::from(excluded) / f64::from(all));
+        if is_beyond(excluded, all, share) && beyond.insert(pool.to_owned()) {
+            tracing::warn!(
+                pool,
+                excluded,
+                all,
+                share,
+                "more of the pool is bad than may be excluded: ranked, not refused"
+            );
+        }
     }
+}
+
+/// One path of a pool may always be excluded.
+fn is_beyond(excluded: u32, all: u32, share: f64) -> bool {
+    excluded > 1 && f64::from(excluded) > f64::from(all) * share
 }
 
 fn headroom(links: &Links, loads: &[(NodeName, u32, u64)]) {

@@ -18,7 +18,7 @@ pub const RESTORED_CRITICALITY: f64 = 0.60;
 /// Judges `candidate`, whose propagation risk is `prs`; `dark` if this work goes on although nobody
 /// can vouch for any candidate.
 pub(super) fn judge(
-    rules: &Rules,
+    rules: &Rules<'_>,
     demand: &Demand,
     candidate: &Candidate,
     load: &Load,
@@ -61,7 +61,7 @@ pub(super) fn judge(
     }
     let limit = match health.state {
         PathState::Healthy => match (unknown, rules.mesh) {
-            (Some(_), Some(mesh)) => mesh.blackout_criticality,
+            (Some(_), Some(mesh)) => mesh.blackout_criticality(),
             _ => return Verdict { code: Reason::Admitted, observed: None, limit: None },
         },
         PathState::Restored => RESTORED_CRITICALITY,
@@ -83,7 +83,7 @@ pub(super) fn judge(
 }
 
 /// Why a path whose state carries nothing is refused.
-fn refused_state(rules: &Rules, candidate: &Candidate) -> Verdict {
+fn refused_state(rules: &Rules<'_>, candidate: &Candidate) -> Verdict {
     let (severity, limit) = (candidate.health.state.severity(), PathState::DegradedRestricted.severity());
     if candidate.overridden {
         return Verdict::compared(Reason::RejectedOverride, severity, limit);
@@ -92,9 +92,9 @@ fn refused_state(rules: &Rules, candidate: &Candidate) -> Verdict {
 }
 
 /// Names the bandwidth where it alone leads to the path's state.
-fn by_bandwidth(rules: &Rules, candidate: &Candidate) -> Option<Verdict> {
+fn by_bandwidth(rules: &Rules<'_>, candidate: &Candidate) -> Option<Verdict> {
     let ratio = candidate.health.bandwidth_ratio?;
-    let (state, below) = rules.mesh?.bandwidth_step(Some(ratio))?;
+    let (state, below) = rules.mesh?.bandwidth_step(ratio)?;
     let leads = state.severity() >= candidate.health.state.severity();
     leads.then(|| Verdict::compared(Reason::RejectedBandwidth, ratio, below))
 }

@@ -146,6 +146,12 @@ impl Policy {
         }
     }
 
+    /// The share of a pool that may be excluded, in [0, 1].
+    #[must_use]
+    pub fn max_excluded_fraction(&self) -> f64 {
+        self.settings.max_excluded_fraction
+    }
+
     /// The operator's words that hold.
     #[must_use]
     pub fn overrides(&self) -> &Overrides {

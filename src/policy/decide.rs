@@ -315,7 +315,7 @@ impl Demand {
 
 /// The candidates that others may count on, in all and by what fails together.
 struct WaysOut<'a> {
-    rules: &'a Rules,
+    rules: &'a Rules<'a>,
     others: u32,
     available: u32,
     by_group: BTreeMap<&'a str, u32>,
@@ -323,7 +323,7 @@ struct WaysOut<'a> {
 }
 
 impl<'a> WaysOut<'a> {
-    fn among(rules: &'a Rules, candidates: &'a [Candidate]) -> Self {
+    fn among(rules: &'a Rules<'a>, candidates: &'a [Candidate]) -> Self {
         let others = u32::try_from(candidates.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let dark = rules.mesh.is_some_and(|mesh| mesh.blackout(candidates));
         let mut ways = Self { rules, others, available: 0, by_group: BTreeMap::new(), dark };
@@ -360,7 +360,7 @@ impl<'a> WaysOut<'a> {
 struct Wellness([f64; 3]);
 
 impl Wellness {
-    fn of(rules: &Rules, candidate: &Candidate, load: &Load) -> Self {
+    fn of(rules: &Rules<'_>, candidate: &Candidate, load: &Load) -> Self {
         let severity = candidate.health.state.severity();
         Self(match &rules.mesh {
             None => [severity, round4(candidate.health.gfs), load.utilization],

@@ -49,7 +49,7 @@ pub(super) fn beyond_the_share(share: f64, candidates: &[Candidate], assessments
 /// The least bad of candidates that are all refused, if it was its health that spoke against
 /// it: what is full, draining, incompatible or excluded by name stays refused.
 pub(super) fn least_bad(
-    mesh: &MeshRules,
+    mesh: &MeshRules<'_>,
     tie: u64,
     candidates: &[Candidate],
     assessments: &[Assessment],

@@ -1,7 +1,7 @@
 //! What differs between profiles. A profile is one value of [`Rules`]; no other code asks for it.
 
 use super::decide::{Candidate, Demand, Load, Verdict};
-use crate::health::Thresholds;
+use crate::health::{Thresholds, bandwidth_state};
 use crate::model::{Evidence, PathState, Profile, Reason};
 
 /// The reference refuses a candidate above this PRS.
@@ -17,53 +17,35 @@ pub const UTILIZATION_BAND: f64 = 0.125;
 
 /// The rules of one profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rules {
+pub(super) struct Rules<'a> {
     /// Above this PRS a candidate is refused.
     pub(super) prs_limit: f64,
     /// From this effective criticality on work is ranked health first.
     pub(super) health_first_from: f64,
     /// What the prototype does not know; absent in the reference profile.
-    pub(super) mesh: Option<MeshRules>,
+    pub(super) mesh: Option<MeshRules<'a>>,
 }
 
 /// What the mesh profile adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct MeshRules {
-    pub(super) min_samples: u32,
-    pub(super) stale_after_ms: f64,
-    pub(super) blackout_criticality: f64,
-    pub(super) token_time_degraded: f64,
-    pub(super) token_time_restricted: f64,
-    pub(super) load_ranks_from: f64,
-    bandwidth_steps: [(PathState, f64); 3],
+pub(super) struct MeshRules<'a> {
+    thresholds: &'a Thresholds,
 }
 
-impl Rules {
-    pub(super) fn of(profile: Profile, thresholds: &Thresholds) -> Self {
+impl<'a> Rules<'a> {
+    pub(super) fn of(profile: Profile, thresholds: &'a Thresholds) -> Self {
         match profile {
             Profile::Reference => Self { prs_limit: PRS_LIMIT, health_first_from: HEALTH_FIRST_FROM, mesh: None },
             Profile::Mesh => Self {
                 prs_limit: thresholds.prs_reject_threshold,
                 health_first_from: thresholds.health_first_from,
-                mesh: Some(MeshRules {
-                    min_samples: thresholds.min_samples,
-                    stale_after_ms: thresholds.stale_after_ms,
-                    blackout_criticality: thresholds.blackout_criticality,
-                    token_time_degraded: thresholds.token_time_degraded,
-                    token_time_restricted: thresholds.token_time_restricted,
-                    load_ranks_from: thresholds.load_ranks_from,
-                    bandwidth_steps: [
-                        (PathState::QuarantineCandidate, thresholds.bandwidth_quarantine),
-                        (PathState::DegradedRestricted, thresholds.bandwidth_restricted),
-                        (PathState::DegradedUsable, thresholds.bandwidth_degraded),
-                    ],
-                }),
+                mesh: Some(MeshRules { thresholds }),
             },
         }
     }
 }
 
-impl MeshRules {
+impl MeshRules<'_> {
     /// Why nobody can vouch for a candidate, if so. An operator's word needs no samples; another
     /// observer's is as fresh as its record.
     pub(super) fn unknown(&self, candidate: &Candidate) -> Option<Verdict> {
@@ -71,13 +53,14 @@ impl MeshRules {
             return None;
         }
         if let Some(age_ms) = candidate.health_age_ms.map(|age| age as f64)
-            && age_ms > self.stale_after_ms
+            && age_ms > self.thresholds.stale_after_ms
         {
-            return Some(Verdict::compared(Reason::RejectedStale, age_ms, self.stale_after_ms));
+            return Some(Verdict::compared(Reason::RejectedStale, age_ms, self.thresholds.stale_after_ms));
         }
         let samples = candidate.health.sample_count;
-        (samples < self.min_samples)
-            .then(|| Verdict::compared(Reason::RejectedUnproven, f64::from(samples), f64::from(self.min_samples)))
+        (samples < self.thresholds.min_samples).then(|| {
+            Verdict::compared(Reason::RejectedUnproven, f64::from(samples), f64::from(self.thresholds.min_samples))
+        })
     }
 
     /// Whether nobody can vouch for any of `candidates` that this request may use: then what is
@@ -86,27 +69,42 @@ impl MeshRules {
         !candidates.iter().any(|candidate| candidate.barred.is_none() && self.unknown(candidate).is_none())
     }
 
-    /// Whether work so tolerant goes on in a blackout.
-    pub(super) fn bears_blackout(&self, demand: &Demand) -> bool {
-        demand.effective_criticality <= self.blackout_criticality
+    /// The largest effective criticality that goes on in a blackout.
+    pub(super) fn blackout_criticality(&self) -> f64 {
+        self.thresholds.blackout_criticality
     }
 
-    /// The state that a candidate's bandwidth alone leads to, and the ratio below which it does.
-    pub(super) fn bandwidth_step(&self, ratio: Option<f64>) -> Option<(PathState, f64)> {
-        let ratio = ratio?;
-        self.bandwidth_steps.into_iter().find(|(_, below)| ratio < *below)
+    /// Whether work so tolerant goes on in a blackout.
+    pub(super) fn bears_blackout(&self, demand: &Demand) -> bool {
+        demand.effective_criticality <= self.blackout_criticality()
+    }
+
+    /// The state that a path's bandwidth alone leads to, and the ratio below which it does.
+    pub(super) fn bandwidth_step(&self, ratio: f64) -> Option<(PathState, f64)> {
+        let state = bandwidth_state(self.thresholds, ratio);
+        let below = match state {
+            PathState::DegradedUsable => self.thresholds.bandwidth_degraded,
+            PathState::DegradedRestricted => self.thresholds.bandwidth_restricted,
+            PathState::QuarantineCandidate => self.thresholds.bandwidth_quarantine,
+            PathState::Healthy | PathState::Restored | PathState::Quarantined => return None,
+        };
+        Some((state, below))
     }
 
     /// A candidate's load as far as it ranks: below the limit health and quote decide.
     pub(super) fn ranked_load(&self, load: &Load) -> f64 {
-        if load.utilization < self.load_ranks_from { 0.0 } else { banded(load.utilization, UTILIZATION_BAND) }
+        if load.utilization < self.thresholds.load_ranks_from {
+            0.0
+        } else {
+            banded(load.utilization, UTILIZATION_BAND)
+        }
     }
 
     /// How far a host's token time is above its pool's median: 0 as usual, 1 slow, 2 very slow.
     pub(super) fn slowness(&self, token_time_ratio: Option<f64>) -> f64 {
         match token_time_ratio {
-            Some(ratio) if ratio >= self.token_time_restricted => 2.0,
-            Some(ratio) if ratio >= self.token_time_degraded => 1.0,
+            Some(ratio) if ratio >= self.thresholds.token_time_restricted => 2.0,
+            Some(ratio) if ratio >= self.thresholds.token_time_degraded => 1.0,
             Some(_) | None => 0.0,
         }
     }

@@ -36,7 +36,7 @@ pub fn prs(effective_criticality: f64, severity: f64, load: &Load, alternates: &
 /// grows. The mesh profile says what is lost: it never shrinks with GFS, load or scarcity.
 #[must_use]
 pub(super) fn fae(
-    rules: &Rules,
+    rules: &Rules<'_>,
     thresholds: &Thresholds,
     demand: &Demand,
     gfs: f64,

@@ -54,7 +54,7 @@ coded!(
 );
 
 impl SelectionPolicy {
-    pub(super) fn of(rules: &Rules, demand: &Demand) -> Self {
+    pub(super) fn of(rules: &Rules<'_>, demand: &Demand) -> Self {
         if demand.effective_criticality <= HEADROOM_FIRST_UP_TO {
             Self::HeadroomFirst
         } else if demand.effective_criticality >= rules.health_first_from || demand.is_release_path {
@@ -108,7 +108,7 @@ pub struct Rank {
 
 impl Rank {
     /// The rank of an admissible candidate; `tie` breaks ties where the profile breaks them so.
-    pub(super) fn of(policy: SelectionPolicy, rules: &Rules, candidate: &Candidate, load: &Load, tie: u64) -> Self {
+    pub(super) fn of(policy: SelectionPolicy, rules: &Rules<'_>, candidate: &Candidate, load: &Load, tie: u64) -> Self {
         // Severities have two decimals: there is nothing to round.
         let state = candidate.health.state;
         let severity = state.severity();

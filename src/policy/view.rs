@@ -237,7 +237,9 @@ impl View {
             let changed = (row.evidence, row.health.state) != (Evidence::Own, report.health.state);
             row.health = report.health;
             row.evidence = Evidence::Own;
-            row.heard = Some(now);
+            // Its age then, and what has passed since, is its age at a decision.
+            let taken = Mono(now.mono.0.saturating_sub(report.age_ms.saturating_mul(1_000_000)));
+            row.heard = Some(Now { mono: taken, ..now });
             if changed {
                 self.collect_complaints();
             }

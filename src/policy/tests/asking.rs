@@ -182,7 +182,7 @@ fn a_path_on_which_a_transfer_failed_is_tried_by_one_at_a_time_with_a_short_dead
         failed_bytes: 100,
         ..PathHealth::UNKNOWN
     };
-    desk.step(Input::Report(PathReport { path: path("d0"), version: 2, health }));
+    desk.step(Input::Report(PathReport { path: path("d0"), version: 2, age_ms: 0, health }));
     let (_, lease) = desk.leased("trial");
     let out = desk.route(2, "second", request("batch"));
     let refused = &answer(&out, 2).unwrap().candidates[0];

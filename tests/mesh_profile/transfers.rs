@@ -1,0 +1,65 @@
+//! Transfers that fail while small probes succeed.
+
+use super::*;
+
+/// Probes each second until `to_s`, answering each canary as `answer` says, after its deadline.
+fn run(bench: &mut Bench, to_s: u64, works: bool) {
+    let mut answered = bench.canaries.len();
+    for s in bench.ms() / 1000 + 1..=to_s {
+        bench.until(s * 1000);
+        bench.sample(probe(0, 0.3));
+        for (at, canary) in bench.canaries.clone().into_iter().skip(answered) {
+            bench.until(at + canary.deadline_ms);
+            let elapsed_ms = if works { 8.0 } else { canary.deadline_ms as f64 };
+            let sample = if works { moved } else { stuck }(0, SampleKind::Bulk, canary.bytes, elapsed_ms);
+            bench.sample(sample);
+        }
+        answered = bench.canaries.len();
+    }
+}
+
+#[test]
+fn a_path_on_which_transfers_hang_gets_one_canary_a_hold_and_ever_longer_holds() {
+    let mut bench = Bench::new(Profile::Mesh, 1, 10.0);
+    run(&mut bench, 10, true);
+    bench.sample(stuck(0, SampleKind::Transfer, 512 * MIB, 5000.0));
+    let health = bench.health(&path(0));
+    assert_eq!((health.state, health.failed_bytes), (PathState::Quarantined, 512 * MIB));
+
+    run(&mut bench, 2000, false);
+    assert_eq!(bench.states(0), [PathState::Quarantined], "no small probe rehabilitates it");
+    let starts: Vec<u64> = bench.canaries.iter().map(|(ms, _)| *ms).collect();
+    let pauses: Vec<u64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) / 1000).collect();
+    // A hold begins when the canary has missed its deadline, up to a second later here.
+    let expected = [20, 40, 80, 160, 320, 600];
+    for (pause, hold) in pauses.iter().zip(expected) {
+        assert!((hold..=hold + 2).contains(pause), "{pauses:?}");
+    }
+    assert!(pauses.len() >= expected.len(), "{pauses:?}");
+    for (_, canary) in &bench.canaries {
+        assert_eq!((canary.bytes, canary.deadline_ms), (8 * MIB, 250), "short, whatever the transfer's was");
+    }
+
+    bench.transitions.clear();
+    let before = bench.canaries.len();
+    run(&mut bench, 3000, true);
+    assert_eq!(bench.canaries.len(), before + 1);
+    assert_eq!(bench.states(0), [PathState::Restored, PathState::Healthy]);
+    assert_eq!(bench.health(&path(0)).failed_bytes, 0);
+}
+
+#[test]
+fn a_transfer_that_is_refused_once_restricts_and_one_of_its_size_that_works_restores() {
+    for kind in [SampleKind::Transfer, SampleKind::Reported] {
+        let mut bench = Bench::new(Profile::Mesh, 1, 10.0);
+        run(&mut bench, 10, true);
+        let refused = |bytes| Sample { outcome: SampleOutcome::Failed, ..stuck(0, kind, bytes, 1.0) };
+        assert_eq!(bench.sample(refused(6 * MIB)).state, PathState::DegradedRestricted);
+        run(&mut bench, 18, true);
+        assert_eq!(bench.state(0), PathState::DegradedRestricted, "small probes do not restore it");
+        assert_eq!(bench.sample(moved(0, kind, 5 * MIB, 5.0)).state, PathState::DegradedRestricted);
+        assert_eq!(bench.sample(moved(0, kind, 6 * MIB, 6.0)).state, PathState::Restored);
+        assert_eq!(bench.sample(refused(6 * MIB)).state, PathState::DegradedRestricted);
+        assert_eq!(bench.sample(refused(6 * MIB)).state, PathState::Quarantined, "twice in a row");
+    }
+}
