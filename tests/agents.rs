@@ -23,7 +23,8 @@ async fn the_last_session_goes_to_exactly_one_of_eight_who_ask_at_once() {
     let decode = world.decode("d0", Terms { sessions: 1, ..Terms::default() }).await;
     let mut askers = Vec::new();
     // Without samples no path leaves HEALTHY: sessions alone decide, however busy the machine is.
-    let terms = Terms { arena_bytes: MIB, probe: "1h", ..Terms::default() };
+    let more = "[policy.thresholds]\nstale_after_ms = 10800000\nfresh_ms = 10800000\n";
+    let terms = Terms { arena_bytes: MIB, probe: "1h", more, ..Terms::default() };
     for number in 0..ASKERS {
         askers.push(world.prefill(&format!("p{number}"), terms).await);
     }

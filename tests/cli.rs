@@ -91,7 +91,7 @@ fn bad_usage_is_status_two_and_says_what_is_allowed() {
         &["route", "a b"],
         &["route", "batch", "--bytes", "lots"],
         &["route", "batch", "--source", "p1"],
-        &["decide", "--profile", "mesh"],
+        &["decide", "--profile", "mash"],
         &["demo", "--prefill", "0"],
         &["certs", "issue", "dir", "no/name"],
     ];
@@ -117,7 +117,7 @@ fn an_agent_that_does_not_answer_is_status_one() {
     }
 }
 
-const LINE: &str = r#"{"workload": "interactive", "pools": [{"pool_id": "a", "samples": [[2.1, 0.0], [2.0, 0.0]]}, {"pool_id": "b", "samples": [[90.0, 0.0], [2.0, 0.0]]}]}"#;
+const LINE: &str = r#"{"workload": "interactive", "pools": [{"pool_id": "a", "samples": [[2.1, 0.0], [2.0, 0.0], [2.2, 0.0]]}, {"pool_id": "b", "samples": [[90.0, 0.0], [2.0, 0.0], [2.0, 0.0]]}]}"#;
 
 #[test]
 fn decide_prints_one_record_a_line_from_standard_input_or_a_file() {
@@ -129,8 +129,10 @@ fn decide_prints_one_record_a_line_from_standard_input_or_a_file() {
 
     let mut file = tempfile::NamedTempFile::new().unwrap();
     write!(file, "{LINE}").unwrap();
-    let from_file = decide(&["--input", file.path().to_str().unwrap(), "--profile", "reference"], "");
-    assert_eq!(out(&from_file).lines().next(), out(&output).lines().next());
+    let from_file = decide(&["--input", file.path().to_str().unwrap(), "--profile", "mesh"], "");
+    assert_eq!(out(&from_file).lines().next(), out(&output).lines().next(), "mesh is the default");
+    let reference = decide(&["--profile", "reference"], LINE);
+    assert!(out(&reference).contains(r#""profile":"reference""#));
 }
 
 #[test]

@@ -85,9 +85,11 @@ pub struct PathHealth {
     /// Samples in the window.
     pub sample_count: u32,
     /// Achieved over expected bandwidth of its newest large samples, where there are any.
+    #[serde(default)]
     pub bandwidth_ratio: Option<f64>,
     /// Bytes of the largest transfer that failed here while nothing of that size has worked since;
     /// 0 if there is none.
+    #[serde(default)]
     pub failed_bytes: u64,
 }
 
