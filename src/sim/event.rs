@@ -82,6 +82,10 @@ pub(super) enum Own {
         path: PathId,
         epoch: u64,
     },
+    BulkDue {
+        path: PathId,
+        epoch: u64,
+    },
     ProbeDeadline {
         probe: u64,
     },

@@ -11,6 +11,7 @@ use super::network::nanos;
 use super::wiring::CoreInput;
 use super::world::World;
 use crate::core::Mono;
+use crate::health::mesh::MIN_BULK_WIRE_MS;
 use crate::health::{self, Canary, Sample, SampleKind, SampleOutcome};
 use crate::model::{PathId, PathSpec};
 
@@ -20,6 +21,11 @@ const JITTER: f64 = 0.2;
 const DEADLINE_INTERVALS: u64 = 4;
 const MIN_DEADLINE_MS: u64 = 250;
 const MAX_DEADLINE_MS: u64 = 2_000;
+/// A path that is not proven yet is probed this many times as often, but not more often than that.
+const UNPROVEN_RATE: u64 = 4;
+const MIN_SPACING_MS: u64 = 250;
+/// A bulk probe takes this long on the wire at most: twice what makes it evidence.
+const BULK_WIRE_MS: f64 = 2.0 * MIN_BULK_WIRE_MS;
 
 /// Every host's prober.
 pub(super) struct Probers {
@@ -37,8 +43,8 @@ struct Tracked {
     spec: PathSpec,
     epoch: u64,
     busy: bool,
-    /// An answer has come: only later ones are samples.
-    warm: bool,
+    /// Answers, and losses after the first: the first answer is no sample, and a few more prove it.
+    answers: u32,
 }
 
 struct Probe {
@@ -87,7 +93,11 @@ impl World {
             let epoch = probers.epoch;
             let wait_ns = nanos(self.settings.probing.interval_ms as f64 * probers.rng.random::<f64>());
             due.push((wait_ns, Own::ProbeDue { path: spec.id.clone(), epoch }));
-            probers.tracked.insert(key, Tracked { spec, epoch, busy: false, warm: false });
+            if let Some(bulk_ms) = self.settings.probing.bulk_interval_ms {
+                let wait_ns = nanos(bulk_ms as f64 * probers.rng.random::<f64>());
+                due.push((wait_ns, Own::BulkDue { path: spec.id.clone(), epoch }));
+            }
+            probers.tracked.insert(key, Tracked { spec, epoch, busy: false, answers: 0 });
         }
         for (wait_ns, own) in due {
             self.later_ns(node, wait_ns, own);
@@ -103,10 +113,29 @@ impl World {
         };
         let (spec, idle) = (tracked.spec.clone(), !tracked.busy && !silent);
         tracked.busy |= idle;
-        self.later_ns(node, nanos(interval_ms as f64 * spread), Own::ProbeDue { path, epoch });
+        let spacing_ms = match tracked.answers > self.settings.health.thresholds.min_samples {
+            true => interval_ms,
+            false => (interval_ms / UNPROVEN_RATE).max(MIN_SPACING_MS).min(interval_ms),
+        };
+        self.later_ns(node, nanos(spacing_ms as f64 * spread), Own::ProbeDue { path, epoch });
         if idle {
             let deadline_ms = (interval_ms * DEADLINE_INTERVALS).clamp(MIN_DEADLINE_MS, MAX_DEADLINE_MS);
             self.probe(node, spec, SampleKind::Probe, self.settings.probing.payload_bytes, deadline_ms);
+        }
+    }
+
+    /// A bulk probe of a path is due; one that is not proven yet is left alone.
+    pub(super) fn bulk_due(&mut self, node: usize, path: PathId, epoch: u64) {
+        let Some(bulk_ms) = self.settings.probing.bulk_interval_ms else { return };
+        let spread = 1.0 + JITTER * (2.0 * self.probers.rng.random::<f64>() - 1.0);
+        let silent = self.probers.silent;
+        let tracked = self.probers.tracked.get(&(node, path.clone())).filter(|tracked| tracked.epoch == epoch);
+        let Some((spec, answers)) = tracked.map(|tracked| (tracked.spec.clone(), tracked.answers)) else { return };
+        self.later_ns(node, nanos(bulk_ms as f64 * spread), Own::BulkDue { path, epoch });
+        if answers > self.settings.health.thresholds.min_samples && !silent {
+            let most = BULK_WIRE_MS * spec.bandwidth_gbps * 1e6 / 8.0;
+            let bytes = self.settings.probing.bulk_bytes.min(most as u64);
+            self.probe(node, spec, SampleKind::Bulk, bytes, MAX_DEADLINE_MS);
         }
     }
 
@@ -170,7 +199,10 @@ impl World {
         let Some(tracked) = self.probers.tracked.get_mut(&(node, path.clone())) else { return };
         let small = probe.kind == SampleKind::Probe;
         tracked.busy &= !small;
-        let first = small && outcome == SampleOutcome::Ok && !std::mem::replace(&mut tracked.warm, true);
+        let first = small && outcome == SampleOutcome::Ok && tracked.answers == 0;
+        if small && (outcome == SampleOutcome::Ok || tracked.answers > 0) {
+            tracked.answers = tracked.answers.saturating_add(1);
+        }
         if first {
             return;
         }

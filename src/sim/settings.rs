@@ -65,6 +65,10 @@ pub struct Probing {
     pub interval_ms: u64,
     /// Bytes of a probe.
     pub payload_bytes: u64,
+    /// Between two bulk probes of a path, in milliseconds, a fifth more or less; none for no bulk.
+    pub bulk_interval_ms: Option<u64>,
+    /// Bytes of a bulk probe, less on a slow rail.
+    pub bulk_bytes: u64,
 }
 
 /// How nodes hear of one another.
@@ -113,7 +117,12 @@ impl Settings {
             rails: 1,
             bandwidth_gbps: 100.0,
             link: Link { latency_ms: 0.1, jitter_ms: 0.1, loss: 0.0 },
-            probing: Probing { interval_ms: 500, payload_bytes: 4096 },
+            probing: Probing {
+                interval_ms: 500,
+                payload_bytes: 4096,
+                bulk_interval_ms: Some(10_000),
+                bulk_bytes: 8 << 20,
+            },
             gossip: Gossip::Direct { delay_ms: (100, 300), down_after_ms: 5_000 },
             health: health::Settings {
                 profile: Profile::Mesh,

@@ -261,6 +261,7 @@ impl World {
     fn own(&mut self, node: usize, own: Own) {
         match own {
             Own::ProbeDue { path, epoch } => self.probe_due(node, path, epoch),
+            Own::BulkDue { path, epoch } => self.bulk_due(node, path, epoch),
             Own::ProbeDeadline { probe } => self.probe_ended(node, probe, SampleOutcome::Lost),
             Own::LeaseTimeout { ticket } => self.lease_timed_out(ticket),
             Own::WriteDeadline { write } => self.write_timed_out(node, write),
