@@ -185,12 +185,7 @@ impl Agent {
         let transfers = Transfers::default();
         keep(&supervisor, "transfer", transfers.starter(links.clone()))?;
         let _ = links.transfers.set(transfers);
-        let prober = probe::Settings {
-            interval: config.probe.interval,
-            payload_bytes: u32::try_from(config.probe.payload).unwrap_or(u32::MAX),
-            budget_per_s: config.probe.budget_per_s,
-            seed: random()?,
-        };
+        let prober = settings::probe(&config, random()?);
         keep(&supervisor, "probe", probe::starter(links.clone(), prober, paths.clone()))?;
         tasks.spawn(supervisor::vital("gauges", gauges::keep(links.clone(), node.clone())));
         if let Some(mesh) = links.mesh.get() {

@@ -50,6 +50,7 @@ pub struct Metrics {
     transfer_seconds: Durations,
     probes: Grid<BackendKind, ProbeResult>,
     probe_seconds: Durations,
+    bulk_probe_bytes: Family<BackendKind>,
     discarded: Family<Discard>,
     gossip_bytes: RwLock<BTreeMap<(Direction, &'static str), Counter>>,
     dropped: RwLock<BTreeMap<&'static str, Counter>>,
@@ -103,6 +104,7 @@ impl Metrics {
             transfer_seconds: Durations::new(&registry, "seam_transfer_seconds"),
             probes: Grid::new(&registry, "seam_probes_total", "backend", "result"),
             probe_seconds: Durations::new(&registry, "seam_probe_seconds"),
+            bulk_probe_bytes: Family::new(&registry, "seam_bulk_probe_bytes_total", Vec::new(), "backend"),
             discarded: Family::new(&registry, "seam_samples_discarded_total", Vec::new(), "reason"),
             gossip_bytes: RwLock::default(),
             dropped: RwLock::default(),
@@ -162,6 +164,11 @@ impl Metrics {
         if let Some(elapsed) = elapsed {
             self.probe_seconds.record(backend, elapsed);
         }
+    }
+
+    /// A bulk probe of this many bytes ended.
+    pub fn bulk_probed(&self, backend: BackendKind, bytes: u64) {
+        self.bulk_probe_bytes.of(backend).increment(bytes);
     }
 
     /// A sample was not used.

@@ -66,7 +66,7 @@ fn an_unknown_key_names_its_line_and_the_nearest_known_one() {
     assert_eq!(
         error,
         "seam.toml:18: probe.intervall: unknown key `intervall`; did you mean `interval`? \
-         (known: interval, payload, budget_per_s)"
+         (known: interval, payload, budget_per_s, bulk, bulk_interval, bulk_budget)"
     );
 }
 
@@ -86,6 +86,19 @@ fn every_problem_is_listed_not_only_the_first() {
     ] {
         assert!(error.contains(needle), "{needle} in\n{error}");
     }
+
+    let error = refusal(&with("[probe]\nbulk = \"17MiB\"\nbulk_interval = \"10ms\"\nbulk_budget = \"0B\"\n"));
+    assert!(error.contains("probe.bulk: found 17MiB, allowed 0B to 16MiB"), "{error}");
+    assert!(error.contains("probe.bulk_interval: found 10ms, allowed 1s to 1h"), "{error}");
+    assert!(error.contains("probe.bulk_budget: found 0B, allowed 1KiB to 1GiB"), "{error}");
+
+    let slow = |profile| with(&format!("[probe]\ninterval = \"3s\"\n[policy]\nprofile = \"{profile}\"\n"));
+    Config::from_toml(&slow("reference"), "seam.toml").unwrap();
+    let error = refusal(&slow("mesh"));
+    assert!(
+        error.contains("probe.interval: found 3s, allowed at most half of policy.thresholds.stale_after_ms"),
+        "{error}"
+    );
 
     let error = refusal(&with("[probe]\nbudget_per_s = 0\n[transfer]\nattempts = 99\nbudget = \"2h\"\n"));
     assert_eq!(error.lines().count(), 3, "{error}");

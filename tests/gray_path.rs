@@ -47,7 +47,7 @@ fn rail() -> RailRecord {
 }
 
 impl Bench {
-    fn new(seed: u64) -> Self {
+    fn new(profile: Profile, seed: u64) -> Self {
         let own = Own { node: "p0".parse().unwrap(), rails: vec![rail()], model: None, compat: None };
         let settings = policy::Settings {
             profile: Profile::Reference,
@@ -74,6 +74,8 @@ impl Bench {
             transitions: Vec::new(),
             bad_windows: 0,
         };
+        let settings = health::Settings { profile, ..health::Settings::default() };
+        bench.health.step(bench.now, health::Input::Configure(settings), &mut Vec::new());
         for host in HOSTS {
             bench.join(host);
         }
@@ -176,10 +178,19 @@ impl Bench {
 
 #[test]
 fn strict_work_leaves_a_jittery_path_in_time_batch_keeps_it_and_it_returns_without_flapping() {
+    turns_gray_and_clears(Profile::Reference);
+}
+
+#[test]
+fn the_same_holds_under_the_health_rules_of_the_mesh_profile() {
+    turns_gray_and_clears(Profile::Mesh);
+}
+
+fn turns_gray_and_clears(profile: Profile) {
     let persistence = Thresholds::default().persistence_to_escalate;
     let (mut kept, mut unlucky) = (0, 0);
     for seed in 0..SEEDS {
-        let mut bench = Bench::new(seed);
+        let mut bench = Bench::new(profile, seed);
         for _ in 0..20 {
             bench.round(FaultMode::Clean);
         }

@@ -1,10 +1,14 @@
 //! `docs/scoring-spec.md` says what the code does: its tables are read and compared.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+use seam::health::mesh::{
+    BANDWIDTH_HYSTERESIS, BULK_FRESH_MS, BULK_SAMPLES, MAX_SLOWDOWN, MIN_BULK_SAMPLES, MIN_BULK_WIRE_MS,
+};
 use seam::health::score::{LATENCY_DROP_INTERACTION, ThresholdField, Thresholds};
+use seam::health::stall::{MIN_STALL_SAMPLES, STALL_SAMPLES, STALL_WINDOW_MS};
 use seam::health::state::{BAD_ABOVE, QUARANTINE_ABOVE, RELEASE_BELOW, RESTRICTED_ABOVE};
 use seam::health::window::WINDOW_SAMPLES;
-use seam::health::{Discard, MAX_ELAPSED_MS, MIN_WIRE_MS};
+use seam::health::{CANARY_SLACK, Discard, MAX_ELAPSED_MS, MIN_CANARY_DEADLINE_MS, MIN_WIRE_MS, RAIL_QUEUE_BYTES};
 use seam::model::{PathState, Profile, Reason, builtin_workloads};
 use seam::policy::rules::{GFS_BAND, HEADROOM_FIRST_UP_TO, HEALTH_FIRST_FROM, PRS_LIMIT, UTILIZATION_BAND};
 use seam::policy::select::{SelectionPolicy, Skipped};
@@ -98,6 +102,18 @@ fn every_constant_has_its_value() {
         UTILIZATION_BAND,
         MAX_ELAPSED_MS,
         MIN_WIRE_MS,
+        RAIL_QUEUE_BYTES as f64,
+        f64::from(MAX_SLOWDOWN),
+        MIN_BULK_WIRE_MS,
+        BULK_SAMPLES as f64,
+        MIN_BULK_SAMPLES as f64,
+        BULK_FRESH_MS as f64,
+        BANDWIDTH_HYSTERESIS,
+        CANARY_SLACK,
+        MIN_CANARY_DEADLINE_MS as f64,
+        STALL_SAMPLES as f64,
+        MIN_STALL_SAMPLES as f64,
+        STALL_WINDOW_MS as f64,
     ];
     let found: Vec<f64> = table("constant").iter().map(|row| row[1].parse().unwrap()).collect();
     assert_eq!(found, expected);

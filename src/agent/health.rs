@@ -72,8 +72,12 @@ impl Effects for HealthEffects {
                 self.tell_mesh(core, now);
             }
             Output::Discarded { reason, .. } => self.links.metrics.discarded(reason),
-            // Nothing sends large probes yet.
-            Output::Canary(_) => {}
+            Output::Canary(canary) => {
+                tracing::info!(path = %canary.path, bytes = canary.bytes, "transfers failed on this path: canary");
+                if !self.links.probe_hints.canary(canary) {
+                    self.links.metrics.dropped("probe_hints");
+                }
+            }
             Output::Frozen(frozen) => {
                 self.links.metrics.set("seam_node_frozen", &[], f64::from(u8::from(frozen)));
                 match frozen {

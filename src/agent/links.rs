@@ -13,13 +13,14 @@ use super::ledger::{Landings, LedgerEffects};
 use super::mesh::MeshHandle;
 use super::owner::{Effects, Owner};
 use super::policy::PolicyEffects;
+use super::probe::ProbeHints;
 use super::rails::Rails;
 use super::store::Store;
 use super::transfer::Transfers;
 use crate::api::Arrival;
 use crate::core::Core;
 use crate::metrics::Metrics;
-use crate::model::{NodeName, PoolName};
+use crate::model::{NodeName, PathId, PoolName};
 use crate::{health, ledger, policy};
 
 /// Arrivals that a slow reader may fall behind before it loses some, and is told so.
@@ -31,6 +32,7 @@ pub(crate) struct Links {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) store: Store,
     pub(crate) lateness: Lateness,
+    pub(crate) probe_hints: ProbeHints,
     pub(crate) arrivals: broadcast::Sender<Arc<Arrival>>,
     /// Which pool each known decode host belongs to; kept by the directory.
     pub(crate) pools: RwLock<BTreeMap<NodeName, PoolName>>,
@@ -51,6 +53,7 @@ impl Links {
             metrics,
             store: Store::default(),
             lateness: Lateness::default(),
+            probe_hints: ProbeHints::default(),
             arrivals: broadcast::channel(MAX_ARRIVALS_BEHIND).0,
             pools: RwLock::default(),
             landings: Landings::default(),
@@ -75,6 +78,13 @@ impl Links {
     /// Offers health a sample: one of many, so one that does not fit is counted and gone.
     pub(crate) fn offer_health(&self, sample: health::Sample) {
         self.offer("health", &self.health, health::Input::Sample(sample));
+    }
+
+    /// Notes that a path is in use, so that it is probed before others.
+    pub(crate) fn path_used(&self, path: &PathId) {
+        if !self.probe_hints.used(path) {
+            self.metrics.dropped("probe_hints");
+        }
     }
 
     /// Tells the policy what it must know.

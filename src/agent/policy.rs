@@ -58,6 +58,10 @@ impl Effects for PolicyEffects {
                 for candidate in record.candidates.iter().filter(|candidate| !candidate.admissible) {
                     workload.rejected(candidate.code);
                 }
+                let leased = record.lease.as_ref().and(record.chosen.as_ref());
+                if let Some(path) = leased.and_then(|chosen| chosen.path.as_ref()) {
+                    self.links.path_used(path);
+                }
                 self.links.store.keep(record);
                 None
             }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::probe;
 use crate::config::Config;
-use crate::model::{Mover, RailRecord, Role};
+use crate::model::{Mover, Profile, RailRecord, Role};
 use crate::policy::view::Own;
 use crate::{health, ledger, policy};
 
@@ -31,7 +32,27 @@ pub(crate) fn health(config: &Config) -> health::Settings {
         thresholds: config.policy.thresholds.clone(),
         max_late_ms: MAX_LATE_MS,
         max_paths: MAX_PATHS,
-        ..health::Settings::default()
+        // Without large probes, what small ones say must do.
+        canary_bytes: config.probe.bulk.max(config.probe.payload),
+    }
+}
+
+pub(crate) fn probe(config: &Config, seed: u64) -> probe::Settings {
+    let bytes = |size: u64| u32::try_from(size).unwrap_or(u32::MAX);
+    let (min_samples, bulk) = match config.policy.profile {
+        // It knows no unproven paths, and takes large samples for slow ones.
+        Profile::Reference => (0, 0),
+        Profile::Mesh => (config.policy.thresholds.min_samples, config.probe.bulk),
+    };
+    probe::Settings {
+        interval: config.probe.interval,
+        payload_bytes: bytes(config.probe.payload),
+        budget_per_s: config.probe.budget_per_s,
+        min_samples,
+        bulk_bytes: bytes(bulk),
+        bulk_interval: config.probe.bulk_interval,
+        bulk_budget_bytes: config.probe.bulk_budget,
+        seed,
     }
 }
 

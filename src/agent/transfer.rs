@@ -324,6 +324,7 @@ async fn attempt(
     let sending = rail.sending(bytes);
     let start = Instant::now();
     let to = peer(&plan.path);
+    links.path_used(&plan.path.id);
     let result = tokio::select! {
         biased;
         cancelled = stopped(stop, &plan.lease.id) => match cancelled {

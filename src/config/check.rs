@@ -15,6 +15,8 @@ const MAX_SEEDS: usize = 64;
 const MAX_RAILS: usize = 64;
 const MAX_WORKLOADS: usize = 256;
 const MAX_ARENA_BYTES: u64 = 64 << 40;
+/// As many bytes as a rail takes for a probe.
+const MAX_BULK_BYTES: u64 = 16 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -238,6 +240,9 @@ fn probe(checks: &mut Checks, config: &Config) {
     checks.lasts("probe.interval", config.probe.interval, SECOND / 100, HOUR);
     checks.measures("probe.payload", config.probe.payload, 1, 1 << 20);
     checks.between("probe.budget_per_s", config.probe.budget_per_s, 1, 100_000);
+    checks.measures("probe.bulk", config.probe.bulk, 0, MAX_BULK_BYTES);
+    checks.lasts("probe.bulk_interval", config.probe.bulk_interval, SECOND, HOUR);
+    checks.measures("probe.bulk_budget", config.probe.bulk_budget, 1024, 1 << 30);
 }
 
 fn policy(checks: &mut Checks, config: &Config) {

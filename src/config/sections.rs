@@ -209,11 +209,27 @@ pub struct ProbeConfig {
     pub payload: u64,
     /// Probes per second at most, all paths together.
     pub budget_per_s: u32,
+    /// How many bytes a bulk probe carries at most; 0: none are sent.
+    #[serde(with = "size")]
+    pub bulk: u64,
+    /// How often an active path gets a bulk probe, on average.
+    #[serde(with = "duration")]
+    pub bulk_interval: Duration,
+    /// Bytes of bulk probes per second at most, all paths together.
+    #[serde(with = "size")]
+    pub bulk_budget: u64,
 }
 
 impl Default for ProbeConfig {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(1), payload: 4096, budget_per_s: 200 }
+        Self {
+            interval: Duration::from_secs(1),
+            payload: 4096,
+            budget_per_s: 200,
+            bulk: 8 << 20,
+            bulk_interval: Duration::from_secs(10),
+            bulk_budget: 4 << 20,
+        }
     }
 }
 

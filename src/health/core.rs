@@ -76,7 +76,7 @@ impl HealthCore {
         if settings.profile != self.settings.profile {
             let tracks = std::mem::take(&mut self.paths).into_iter();
             let moved = tracks.map(|(path, known)| {
-                let track = known.track.under(settings.profile, &settings.thresholds);
+                let track = known.track.under(settings.profile);
                 (path, Known { track, ..known })
             });
             self.paths = moved.collect();
@@ -120,7 +120,7 @@ impl HealthCore {
             out.extend(self.stall.note(now, sample::is_late(&self.settings, &sample)).map(Output::Frozen));
         }
         let thresholds = &self.settings.thresholds;
-        let (from, due) = (known.track.state(thresholds), known.track.canary_due());
+        let (from, due) = (known.track.state(), known.track.canary_due());
         let taken = match admitted {
             Ok(_) if self.stall.frozen() => Err(Discard::Frozen),
             Ok(measured) => known.track.take(&self.settings, now, &sample, &measured),

@@ -106,7 +106,7 @@ impl MeshTrack {
     pub fn health(&self, thresholds: &Thresholds) -> PathHealth {
         let stats = self.window.stats(thresholds).stats;
         PathHealth {
-            state: worse(worse(self.latency.state(), self.bandwidth.state()), self.transfers.state()),
+            state: self.state(),
             gfs: gfs(thresholds, &stats),
             p99_latency_ms: stats.p99_latency_ms,
             jitter_ms: stats.jitter_ms,
@@ -115,6 +115,12 @@ impl MeshTrack {
             bandwidth_ratio: self.bandwidth.ratio(),
             failed_bytes: self.transfers.failed_bytes(),
         }
+    }
+
+    /// The worst of the three tracks' states.
+    #[must_use]
+    pub fn state(&self) -> PathState {
+        worse(worse(self.latency.state(), self.bandwidth.state()), self.transfers.state())
     }
 
     /// The track of latency, jitter and losses.

@@ -30,10 +30,10 @@ impl ProfileTrack {
 
     /// The same path under the rules of `profile`. Its state stays. Towards the reference its samples
     /// stay too; towards the mesh profile, which needs their times, it is proven anew.
-    pub(super) fn under(self, profile: Profile, thresholds: &Thresholds) -> Self {
+    pub(super) fn under(self, profile: Profile) -> Self {
         match (self, profile) {
             (Self::Mesh(track), Profile::Reference) => {
-                let state = StateTrack { state: track.health(thresholds).state, ..StateTrack::default() };
+                let state = StateTrack { state: track.state(), ..StateTrack::default() };
                 Self::Reference(Track::resumed(track.points().collect(), state))
             }
             (Self::Reference(track), Profile::Mesh) => Self::Mesh(Box::new(MeshTrack::in_state(track.state().state))),
@@ -66,8 +66,11 @@ impl ProfileTrack {
 
     /// The state after the last sample.
     #[must_use]
-    pub fn state(&self, thresholds: &Thresholds) -> PathState {
-        self.health(thresholds).state
+    pub fn state(&self) -> PathState {
+        match self {
+            Self::Reference(track) => track.state().state,
+            Self::Mesh(track) => track.state(),
+        }
     }
 
     /// When its newest sample was taken, as far as its rules care.

@@ -109,7 +109,8 @@ pub const DEFINITIONS: &[Definition] = &[
     counter("seam_transfer_bytes_total", Some(Unit::Bytes), &["backend", "direction"], "Bytes of transfers."),
     histogram("seam_transfer_seconds", &["backend"], MOVING, "Time of one attempt to move bytes."),
     counter("seam_probes_total", None, &["backend", "result"], "Probes, by result."),
-    histogram("seam_probe_seconds", &["backend"], TALKING, "Time of one answered probe."),
+    histogram("seam_probe_seconds", &["backend"], TALKING, "Time of one small probe."),
+    counter("seam_bulk_probe_bytes_total", Some(Unit::Bytes), &["backend"], "Bytes of bulk probes and canaries."),
     counter(
         "seam_rail_refused_total",
         None,

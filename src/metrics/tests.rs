@@ -51,6 +51,12 @@ fn paths_are_bounded_counted_beyond_and_leave_nothing_behind() {
     let text = metrics.render();
     assert!(text.contains("seam_path_gfs{peer=\"d0\",pool=\"a\",rail=\"r0\",backend=\"quic\"} 0.25"), "{text}");
     assert!(!text.contains("peer=\"d2\""));
+    assert!(!text.contains("seam_path_bandwidth_ratio{"), "absent while unknown");
+    let health = PathHealth { bandwidth_ratio: Some(0.5), ..PathHealth::UNKNOWN };
+    metrics.path(&path("p0>d0/r0/quic"), None, PathSeries { health });
+    assert!(
+        metrics.render().contains("seam_path_bandwidth_ratio{peer=\"d0\",pool=\"\",rail=\"r0\",backend=\"quic\"} 0.5")
+    );
     assert!(text.contains("seam_path_series_omitted_total 1"));
 
     metrics.path_gone(&path("p0>d0/r0/quic"));

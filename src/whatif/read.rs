@@ -305,6 +305,20 @@ mod tests {
     }
 
     #[test]
+    fn the_mesh_profile_counts_only_what_the_ages_leave_fresh() {
+        let health = |ages: &str, profile: Profile| {
+            let samples = r#""samples": [[90.0, 0.0], [2.0, 0.0], [2.0, 0.0]]"#;
+            let line = pools(&format!(r#"[{{"pool_id": "a", {samples}{ages}}}]"#));
+            let health = decide_line(&line, profile, 1).unwrap().candidates[0].health.clone();
+            (health.sample_count, health.age_ms)
+        };
+        assert_eq!(health("", Profile::Mesh), (3, None), "one second apart, the newest now");
+        let old = r#", "ages_ms": [20000, 4000, 3000]"#;
+        assert_eq!(health(old, Profile::Mesh), (2, Some(3000)));
+        assert_eq!(health(old, Profile::Reference), (3, Some(3000)));
+    }
+
+    #[test]
     fn pools_may_leave_out_what_has_a_default() {
         let line = r#"{"thresholds": {"default_pool_capacity": 3}, "workload": "batch",
             "pools": [{"pool_id": "a", "node": "d0", "path": "p0>d0/r0/quic", "risk_group": "rack-1",

@@ -76,6 +76,7 @@ impl Agency {
                 ),
             }
         })?;
+        self.links.path_used(&path.id);
         let health = self.links.health.get().ok_or("the agent is shutting down")?;
         health.offer(health::Input::Sample(sample)).map_err(|full| {
             self.links.metrics.dropped("health");
