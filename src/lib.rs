@@ -6,7 +6,7 @@
 //! agent, demo, bin    shell: sockets, time, tasks, files (feature `agent`)
 //! net, transport, arena, metrics, config
 //! ------------------------------------------------------------------------
-//! whatif                          one decision from one line, without an agent
+//! whatif, sim                     one decision from one line; whole meshes in virtual time
 //! health, policy, ledger, mesh    cores: pure state machines
 //! codec, api                      bytes and JSON on the wire
 //! model, core                     words and the `Core` trait
@@ -30,6 +30,7 @@ pub mod ledger;
 pub mod mesh;
 pub mod model;
 pub mod policy;
+pub mod sim;
 pub mod whatif;
 
 #[cfg(feature = "agent")]
