@@ -208,7 +208,8 @@ async fn a_full_disk_is_an_error_that_names_the_key_or_is_logged_and_never_ends_
     d0.signal(Signal::TERM);
     assert_eq!(d0.ended().await.code(), Some(0));
 
-    fails_to_start(&site, "d2", &own("d2"), &disk.0.join("d2"), &["node.data_dir", "No space left"]).await;
+    let data_dir = disk.0.join("d2");
+    fails_to_start(&site, "d2", &own("d2"), &data_dir, &[data_dir.to_str().unwrap(), "No space left"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
