@@ -27,6 +27,7 @@ mod owner;
 mod policy;
 mod probe;
 mod rails;
+pub mod reload;
 pub mod service;
 mod settings;
 mod store;
@@ -39,9 +40,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use ractor::ActorRef;
 use ractor::concurrency::JoinHandle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -52,7 +54,7 @@ use crate::health::HealthCore;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::model::{BackendKind, Generation, LeaseCall, NodeName, NodeRecord, PAGE_BYTES, RailRecord};
-use crate::net::{EndpointOptions, NetError, NodeIdentity, TlsError};
+use crate::net::{EndpointOptions, NetError, NodeIdentity, ResetSecret, TlsError};
 use crate::policy::Policy;
 use crate::transport::Backend;
 use crate::transport::mock::{FaultSwitch, Faulty, InvalidFaults};
@@ -60,7 +62,7 @@ use crate::transport::quic::QuicRail;
 use api::{ApiError, ApiServer, Limits};
 use directory::{Directory, MAX_EVENTS};
 use health::HealthEffects;
-use ledger::{LedgerDoor, LedgerEffects, LedgerLanding};
+use ledger::{LedgerDoor, LedgerEffects, LedgerLanding, Past};
 use links::Links;
 use mesh::{MeshHandle, MeshSettings, MeshStartError};
 use owner::Owner;
@@ -132,6 +134,8 @@ pub struct Agent {
     supervisor: ActorRef<supervisor::Message>,
     tasks: JoinSet<()>,
     watch: AbortHandle,
+    config: watch::Sender<Arc<Config>>,
+    reloads: Arc<AtomicU64>,
 }
 
 impl Agent {
@@ -166,6 +170,8 @@ impl Agent {
             // An engine moves the bytes: probes alone need no memory to land in.
             None => Arc::new(Arena::anonymous(PAGE_BYTES)?),
         };
+        let (running, current) = watch::channel(config.clone());
+        links.metrics.configured(config.policy.profile.as_str(), &config.hash());
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor::vital("lateness", links.lateness.clone().watch()));
 
@@ -185,13 +191,14 @@ impl Agent {
         let transfers = Transfers::default();
         keep(&supervisor, "transfer", transfers.starter(links.clone()))?;
         let _ = links.transfers.set(transfers);
-        let prober = settings::probe(&config, random()?);
+        let prober = probe::Settings { config: current.clone(), seed: random()? };
         keep(&supervisor, "probe", probe::starter(links.clone(), prober, paths.clone()))?;
         tasks.spawn(supervisor::vital("gauges", gauges::keep(links.clone(), node.clone())));
         if let Some(mesh) = links.mesh.get() {
             mesh.publish_node(own_record);
         }
 
+        let reloads = Arc::new(AtomicU64::new(0));
         let service = Service::new(Agency {
             links: links.clone(),
             arena_bytes: config.arena.as_ref().map(|_| arena.size()),
@@ -202,12 +209,13 @@ impl Agent {
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             made_up_ids: AtomicU64::new(1),
-            config: config.clone(),
+            config: current,
+            reloads: reloads.clone(),
         });
         let api = api::serve(&config.api, service.clone(), links.metrics.clone(), Limits::default()).await?;
         let watch = tasks.spawn(supervisor::watch(supervisor_ended, links.clone()));
         tracing::info!(%node, generation, api = %api.address(), config = %config.hash(), "started");
-        Ok(Self { node, links, service, api, supervisor, tasks, watch })
+        Ok(Self { node, links, service, api, supervisor, tasks, watch, config: running, reloads })
     }
 
     /// Its name.
@@ -226,6 +234,12 @@ impl Agent {
     #[must_use]
     pub fn mesh_addr(&self) -> Option<SocketAddr> {
         self.links.mesh.get().map(MeshHandle::addr)
+    }
+
+    /// Its metrics.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.links.metrics
     }
 
     /// Its use cases, without HTTP.
@@ -247,8 +261,31 @@ impl Agent {
         // What is not handed back within the limit ends by its time to live.
         let _ = tokio::time::timeout(HAND_BACK_LIMIT, hand_back(&self.links, &self.service, &self.node)).await;
         self.watch.abort();
+        if let Some(rails) = self.links.rails.get() {
+            rails.close().await;
+        }
+        let data_dir = self.config.borrow().node.data_dir.clone();
+        end_life(&self.links, &Past::of(&data_dir)).await;
         take_down(&self.links, &self.supervisor).await;
         self.tasks.shutdown().await;
+    }
+
+    /// Whether every core still takes its turns. Waits for them; whoever asks sets a limit.
+    pub async fn alive(&self) -> bool {
+        let Links { health, policy, ledger, .. } = &*self.links;
+        let health = async { OptionFuture::from(health.get().map(Owner::turn)).await != Some(false) };
+        let policy = async { OptionFuture::from(policy.get().map(Owner::turn)).await != Some(false) };
+        let ledger = async { OptionFuture::from(ledger.get().map(Owner::turn)).await != Some(false) };
+        let (health, policy, ledger) = tokio::join!(health, policy, ledger);
+        health && policy && ledger
+    }
+}
+
+/// Notes, once no stream writes any more, that this life leaves no lease behind, if it is so.
+async fn end_life(links: &Links, past: &Past) {
+    let Some(ledger) = links.ledger.get() else { return };
+    if let Ok(Some(true)) = ledger.read(|ledger, _| ledger.leaves_nothing()).await {
+        past.forget();
     }
 }
 
@@ -273,10 +310,11 @@ async fn hand_back(links: &Arc<Links>, service: &Service, node: &NodeName) {
 
 fn identity(config: &Config) -> Result<NodeIdentity, TlsError> {
     let (cluster, node) = (config.node.cluster.as_str(), &config.node.name);
-    match config.credentials() {
+    let identity = match config.credentials() {
         Credentials::Files { ca, cert, key } => NodeIdentity::load(cluster, node, &ca, &cert, &key),
         Credentials::Dev { dir } => NodeIdentity::dev(cluster, node, &dir),
-    }
+    };
+    Ok(identity?.with_reset_secret(ResetSecret::load_or_create(&config.node.data_dir)?))
 }
 
 async fn start_mesh(
@@ -325,8 +363,9 @@ fn start_rails(
                 return Err(StartError::Backend { rail: name, backend });
             }
         };
+        let endpoint = quic.endpoint();
         let (backend, faults) = with_faults(rail, quic)?;
-        rails.insert(rail.name.clone(), Rail::new(rail.backend, backend, faults));
+        rails.insert(rail.name.clone(), Rail::new(rail.backend, backend, faults, Some(endpoint)));
     }
     Ok(Rails(Arc::new(rails)))
 }
@@ -383,8 +422,16 @@ async fn start_cores(
     let _ = links.policy.set(policy);
     if let Some(terms) = settings::ledger(config) {
         let ledger = Ledger::new(config.node.name.clone(), generation, terms);
-        let effects = LedgerEffects::new(links.clone(), config.node.name.clone(), generation);
+        let past = Past::of(&config.node.data_dir);
+        let lost = past.longest_ttl_ms();
+        let effects = LedgerEffects::new(links.clone(), config.node.name.clone(), generation, past);
         let ledger = Owner::spawn(cell.clone(), clock, ledger, effects, MAX_WAITING).await?;
+        if let Some(longest_ttl_ms) = lost {
+            tracing::warn!(
+                "the earlier life did not end cleanly: no lease is granted until its engine reports or its leases are over"
+            );
+            ledger.tell(crate::ledger::Input::Recover { longest_ttl_ms });
+        }
         // The first turn tells the mesh what there is.
         ledger.tell(crate::ledger::Input::Tick);
         let _ = links.ledger.set(ledger);

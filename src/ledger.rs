@@ -14,9 +14,17 @@
 //! fenced lease counts as used and its pages are handed to nobody; while a stream of Seam's own
 //! still writes, no time limit ends the fence, only that stream's end. Sessions in use are the
 //! engine's own word plus the leases that this word does not contain yet.
+//!
+//! A ledger whose earlier life ended without a word does not know what that granted. It is told so
+//! with [`Input::Recover`] and then counts everything as used until its engine has reported, or
+//! until the longest lease of that life and its fence are over.
 
+mod engine;
+mod headroom;
+mod landing;
 mod messages;
 mod pages;
+mod recovery;
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +33,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{Core, Mono, Now};
 use crate::model::{
-    Extent, Generation, Lease, LeaseAsk, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, LoadRecord,
-    NodeName, Quote,
+    Generation, Lease, LeaseAsk, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, LoadRecord, NodeName,
 };
 
 pub use messages::{Arrived, Input, OpenRefusal, Output, Stage};
 pub use pages::MAX_EXTENTS;
 use pages::Pages;
+use recovery::Recovery;
 pub use terms::{EngineWord, Settings};
 
 /// One lease as the ledger keeps it.
@@ -63,6 +71,10 @@ pub struct Ledger {
     settings: Settings,
     engine: EngineWord,
     draining: bool,
+    /// Set while what an earlier life granted is not known.
+    recovery: Option<Recovery>,
+    /// The longest time to live that the shell was told to note, in milliseconds.
+    noted_ttl_ms: u64,
     next_number: u64,
     held: BTreeMap<u64, Held>,
     /// One entry a lease: an ask that is repeated gets the same lease.
@@ -115,6 +127,8 @@ impl Core for Ledger {
                 out.push(Output::Reply { key, reply: LeaseCallReply::Changed(changed) });
             }
             Input::Drain(on) => self.draining = on,
+            Input::Configure(settings) => self.configure(*settings),
+            Input::Recover { longest_ttl_ms } => self.recover(now, longest_ttl_ms),
             Input::HolderDown { node, generation } => self.holder_down(now, &node, generation, out),
             Input::Tick => {}
         }
@@ -123,7 +137,7 @@ impl Core for Ledger {
 
     fn deadline(&self) -> Option<Mono> {
         let first = self.deadlines.first().map(|&(at, _)| at);
-        first.into_iter().chain(self.tell_at).min()
+        first.into_iter().chain(self.tell_at).chain(self.recovered_at()).min()
     }
 
     fn snapshot(&self) -> Self {
@@ -144,6 +158,8 @@ impl Ledger {
             generation,
             engine: EngineWord::default(),
             draining: false,
+            recovery: None,
+            noted_ttl_ms: 0,
             next_number: 1,
             held: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -160,43 +176,16 @@ impl Ledger {
         }
     }
 
+    /// Takes what may change while the host runs; the arena, the model and who gates writes stay.
+    /// Leases beyond a smaller limit stay too: the limit holds for what is asked from now on.
+    fn configure(&mut self, settings: Settings) {
+        let Settings { max_sessions, soft_fraction, kv_bytes, fence_max_ms, .. } = settings;
+        self.settings = Settings { max_sessions, soft_fraction, kv_bytes, fence_max_ms, ..self.settings.clone() };
+    }
+
     /// Every lease that is not free, in the order in which they were granted.
     pub fn held(&self) -> impl Iterator<Item = &Held> {
         self.held.values()
-    }
-
-    /// The headroom as an asker is told of it.
-    #[must_use]
-    pub fn quote(&self) -> Quote {
-        Quote {
-            revision: self.revision,
-            active_sessions: self.used_sessions(),
-            max_sessions: self.max_sessions(),
-            kv_bytes_free: self.kv_bytes_free(),
-            inbound_bytes: self.inbound_bytes,
-            token_time_ms: self.engine.token_time_ms,
-        }
-    }
-
-    fn used_sessions(&self) -> u32 {
-        self.engine.active_sessions.saturating_add(self.unabsorbed_sessions)
-    }
-
-    fn max_sessions(&self) -> u32 {
-        self.engine.max_sessions.unwrap_or(self.settings.max_sessions)
-    }
-
-    fn kv_bytes_free(&self) -> u64 {
-        let engine = self.engine.kv_bytes_free.unwrap_or(self.settings.kv_bytes).saturating_sub(self.unabsorbed_bytes);
-        if self.settings.arena_bytes.is_some() { engine.min(self.pages.free_bytes()) } else { engine }
-    }
-
-    /// The most bytes that one lease could ever have.
-    fn kv_bytes_total(&self) -> u64 {
-        match self.settings.arena_bytes {
-            Some(_) => self.settings.kv_bytes.min(self.pages.total_bytes()),
-            None => self.settings.kv_bytes,
-        }
     }
 
     fn call(&mut self, now: Now, from: &NodeName, call: LeaseCall, out: &mut Vec<Output>) -> LeaseCallReply {
@@ -212,7 +201,7 @@ impl Ledger {
             }
             LeaseCall::Renew { lease, ttl_ms } => {
                 let ours = self.find(&lease).is_some_and(|held| held.ask.holder == *from);
-                LeaseCallReply::Changed(ours && self.renew(now, &lease, ttl_ms))
+                LeaseCallReply::Changed(ours && self.renew(now, &lease, ttl_ms, out))
             }
         }
     }
@@ -236,6 +225,9 @@ impl Ledger {
     fn grant(&mut self, now: Now, ask: LeaseAsk, out: &mut Vec<Output>) -> Result<Lease, LeaseRefusal> {
         if self.draining {
             return Err(LeaseRefusal::Draining);
+        }
+        if self.recovery.is_some() {
+            return Err(LeaseRefusal::Recovering);
         }
         if let (Some(ours), Some(theirs)) = (&self.settings.model, &ask.model)
             && ours != theirs
@@ -263,6 +255,7 @@ impl Ledger {
         let ttl_ms = ask.ttl_ms.clamp(1, self.settings.max_ttl_ms);
         let id = LeaseId { node: self.node.clone(), generation: self.generation, number };
         let lease = Lease { id: id.clone(), kv_bytes: ask.kv_bytes, extents, ttl_ms };
+        self.note(ttl_ms, out);
         let until = now.mono.plus_ms(ttl_ms);
         self.asks.insert((ask.holder.clone(), ask.holder_generation, ask.ask), number);
         self.deadlines.insert((until, number));
@@ -290,86 +283,6 @@ impl Ledger {
         self.held.get(&lease.number).filter(|_| ours)
     }
 
-    fn open(&mut self, lease: &LeaseId, sender: &NodeName, bytes: u64) -> Result<Vec<Extent>, OpenRefusal> {
-        let held = self.find(lease).ok_or_else(|| OpenRefusal::Unknown(lease.clone()))?;
-        if held.ask.holder != *sender {
-            return Err(OpenRefusal::NotHolder(lease.clone()));
-        }
-        match held.stage {
-            Stage::Granted => {}
-            stage @ (Stage::Delivered | Stage::Fenced) => {
-                return Err(OpenRefusal::Stage { lease: lease.clone(), stage });
-            }
-        }
-        if held.open {
-            return Err(OpenRefusal::Busy(lease.clone()));
-        }
-        let granted = held.lease.kv_bytes;
-        if bytes == 0 || bytes > granted {
-            return Err(OpenRefusal::Size { lease: lease.clone(), granted, found: bytes });
-        }
-        let extents = held.lease.extents.clone();
-        if let Some(held) = self.held.get_mut(&lease.number) {
-            held.open = true;
-            if let Some(until) = held.until.take() {
-                self.deadlines.remove(&(until, lease.number));
-            }
-        }
-        Ok(extents)
-    }
-
-    fn delivered(
-        &mut self,
-        now: Now,
-        lease: &LeaseId,
-        bytes: u64,
-        out: &mut Vec<Output>,
-    ) -> Result<Arrived, OpenRefusal> {
-        let held = self.find(lease).ok_or_else(|| OpenRefusal::Unknown(lease.clone()))?;
-        match held.stage {
-            Stage::Granted => {}
-            stage @ (Stage::Delivered | Stage::Fenced) => {
-                return Err(OpenRefusal::Stage { lease: lease.clone(), stage });
-            }
-        }
-        let granted = held.lease.kv_bytes;
-        if bytes == 0 || bytes > granted {
-            return Err(OpenRefusal::Size { lease: lease.clone(), granted, found: bytes });
-        }
-        let Some(held) = self.held.get_mut(&lease.number) else {
-            return Err(OpenRefusal::Unknown(lease.clone()));
-        };
-        held.stage = Stage::Delivered;
-        held.delivered_ms = now.wall_ms;
-        if let Some(until) = held.until.take() {
-            self.deadlines.remove(&(until, lease.number));
-        }
-        self.inbound_bytes -= granted;
-        out.push(Output::Staged { lease: lease.clone(), from: Some(Stage::Granted), to: Some(Stage::Delivered) });
-        Ok(Arrived {
-            request_id: held.ask.request_id.clone(),
-            source: held.ask.holder.clone(),
-            extents: held.lease.extents.clone(),
-        })
-    }
-
-    fn quiet(&mut self, now: Now, lease: &LeaseId, out: &mut Vec<Output>) {
-        if self.find(lease).is_none() {
-            return;
-        }
-        let Some(held) = self.held.get_mut(&lease.number) else { return };
-        let was_open = std::mem::replace(&mut held.open, false);
-        match held.stage {
-            Stage::Fenced => self.free(lease.number, out),
-            Stage::Granted if was_open => {
-                let until = held.expires.max(now.mono);
-                held.until = Some(until);
-                self.deadlines.insert((until, lease.number));
-            }
-            Stage::Granted | Stage::Delivered => {}
-        }
-    }
-
     /// Ends a lease at its holder's or its engine's word; true if it was there to be ended.
     fn release(&mut self, now: Now, lease: &LeaseId, out: &mut Vec<Output>) -> bool {
         let Some(held) = self.find(lease) else { return false };
@@ -383,59 +296,21 @@ impl Ledger {
         true
     }
 
-    fn renew(&mut self, now: Now, lease: &LeaseId, ttl_ms: u64) -> bool {
+    fn renew(&mut self, now: Now, lease: &LeaseId, ttl_ms: u64, out: &mut Vec<Output>) -> bool {
+        let ttl_ms = ttl_ms.clamp(1, self.settings.max_ttl_ms);
         let Some(held) = self.held.get_mut(&lease.number) else { return false };
         match held.stage {
             Stage::Granted => {
-                held.expires = now.mono.plus_ms(ttl_ms.clamp(1, self.settings.max_ttl_ms));
+                held.expires = now.mono.plus_ms(ttl_ms);
                 if let Some(old) = held.until {
                     self.deadlines.remove(&(old, lease.number));
                     self.deadlines.insert((held.expires, lease.number));
                     held.until = Some(held.expires);
                 }
+                self.note(ttl_ms, out);
                 true
             }
             Stage::Delivered | Stage::Fenced => false,
-        }
-    }
-
-    /// Takes the engine's word, unless a later reading was taken already.
-    fn engine_said(&mut self, now: Now, mut word: EngineWord) -> bool {
-        // No reading is of the future: a clock that runs ahead, here or there, must neither absorb
-        // what the engine has not seen nor shut out what it says next.
-        word.as_of_ms = word.as_of_ms.map(|said| said.min(now.wall_ms));
-        if let (Some(known), Some(said)) = (self.engine.as_of_ms, word.as_of_ms)
-            && said < known.min(now.wall_ms)
-        {
-            return false;
-        }
-        // An engine that names its leases is believed by name alone: a delivered lease that it has
-        // not taken up yet would otherwise count nowhere.
-        let contained: Vec<u64> = match (word.adopted.take(), word.as_of_ms) {
-            (Some(named), _) => {
-                named.iter().filter(|lease| self.find(lease).is_some()).map(|lease| lease.number).collect()
-            }
-            (None, Some(as_of_ms)) => {
-                let before = |held: &Held| held.stage == Stage::Delivered && held.delivered_ms < as_of_ms;
-                self.held.iter().filter(|(_, held)| before(held)).map(|(&number, _)| number).collect()
-            }
-            (None, None) => Vec::new(),
-        };
-        for number in contained {
-            self.absorb(number);
-        }
-        self.engine = word;
-        true
-    }
-
-    /// The engine's own numbers contain this lease from now on.
-    fn absorb(&mut self, number: u64) {
-        if let Some(held) = self.held.get_mut(&number)
-            && !held.absorbed
-        {
-            held.absorbed = true;
-            self.unabsorbed_sessions -= 1;
-            self.unabsorbed_bytes -= held.lease.kv_bytes;
         }
     }
 
@@ -454,6 +329,7 @@ impl Ledger {
 
     /// Acts on every deadline that has passed.
     fn fire(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.recovered(now);
         while let Some(&(at, number)) = self.deadlines.first()
             && at <= now.mono
         {
@@ -512,36 +388,6 @@ impl Ledger {
             self.inbound_bytes -= held.lease.kv_bytes;
         }
         out.push(Output::Staged { lease: held.lease.id, from: Some(held.stage), to: None });
-    }
-
-    /// Tells the mesh of a changed headroom, at most once per interval.
-    fn tell(&mut self, now: Now, out: &mut Vec<Output>) {
-        let quantum = (self.kv_bytes_total() / 64).max(1);
-        let quote = self.quote();
-        let load = LoadRecord {
-            revision: quote.revision,
-            active_sessions: quote.active_sessions,
-            max_sessions: quote.max_sessions,
-            soft_fraction: self.settings.soft_fraction,
-            kv_bytes_free: quote.kv_bytes_free / quantum * quantum,
-            inbound_bytes: quote.inbound_bytes.div_ceil(quantum) * quantum,
-            token_time_ms: quote.token_time_ms,
-            draining: self.draining,
-        };
-        self.tell_at = None;
-        if let Some((at, told)) = &self.told {
-            if !self.quoted && (LoadRecord { revision: load.revision, ..told.clone() }) == load {
-                return;
-            }
-            let earliest = at.plus_ms(self.settings.load_interval_ms);
-            if now.mono < earliest {
-                self.tell_at = Some(earliest);
-                return;
-            }
-        }
-        self.quoted = false;
-        self.told = Some((now.mono, load.clone()));
-        out.push(Output::Load(load));
     }
 }
 

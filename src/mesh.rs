@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Membership spreads in packets of at most [`MAX_PACKET`] bytes. Records spread as rumours in the
-//! same packets, except for `node` records, which are large and rare; exchanges of everything with
-//! one other member at a time repair what rumours missed, and bring in whoever joins. Only its
+//! same packets, except for `node` records, which are large and rare; exchanges with one other
+//! member at a time repair what rumours missed, and bring in whoever joins. An exchange compares a
+//! hash of everything, then, where that differs, 64 hashes, then the entries behind those that
+//! differ, and only then moves records (`core/sync.rs`). Only its
 //! origin can write a record: it is signed, and the key is the one in the certificate that the
 //! cluster's authority gave to that name. A record holds while its origin takes part in the life
 //! that wrote it, and no longer than it says, by the clock of whoever keeps it.
@@ -23,6 +25,7 @@ mod membership;
 mod records;
 mod refusal;
 mod size;
+mod summary;
 mod wire;
 
 use std::net::SocketAddr;
@@ -48,8 +51,11 @@ pub const MAX_ORIGINS: usize = 1024;
 pub const MAX_MEMBERS: usize = 4096;
 /// A node may publish at most this many chunks of paths.
 pub const MAX_CHUNKS: usize = 64;
-/// No life may begin later than this after the present, in milliseconds.
-pub const MAX_AHEAD_MS: u64 = 600_000;
+/// No life may begin later than this after the present, in milliseconds: a day. A clock that is off
+/// by hours, as by a time zone, locks nobody out, neither the node that has it nor all the others
+/// from their only seed. What a life claims falsely is contained all the same: time itself gives the
+/// true one room to outrank it.
+pub const MAX_AHEAD_MS: u64 = 24 * 3_600_000;
 
 /// What a member of the mesh learns of another: the face of the mesh towards policy and probes.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +129,7 @@ pub enum Input {
         /// What.
         bytes: Blob,
     },
-    /// Another member opened an exchange; a [`SyncAsk`].
+    /// Another member opened a round of an exchange; a [`SyncAsk`].
     SyncAsked {
         /// Numbers what others open, by the shell.
         exchange: u64,
@@ -132,7 +138,7 @@ pub enum Input {
         /// What.
         bytes: Blob,
     },
-    /// The answer to an exchange of this node; a [`SyncReply`].
+    /// The answer to a round of this node; a [`SyncReply`].
     SyncReplied {
         /// Which.
         exchange: u64,
@@ -148,7 +154,7 @@ pub enum Input {
         /// What.
         bytes: Blob,
     },
-    /// An exchange of this node came to nothing.
+    /// A round of this node came to nothing.
     SyncFailed {
         /// Which.
         exchange: u64,
@@ -186,7 +192,7 @@ pub enum Output {
         /// What.
         bytes: Vec<u8>,
     },
-    /// Open an exchange: send the bytes, bring back the answer or say that it failed.
+    /// Open a round of an exchange: send the bytes, bring back the answer or say that it failed.
     SyncAsk {
         /// Its number.
         exchange: u64,
@@ -197,7 +203,7 @@ pub enum Output {
         /// What.
         bytes: Vec<u8>,
     },
-    /// Answer an exchange that another opened.
+    /// Answer a round that another opened.
     SyncReply {
         /// Which.
         exchange: u64,
@@ -231,6 +237,11 @@ pub enum Output {
     },
     /// This node appears anew: others had taken it for down, or held a later life of its name.
     Renewed(Member),
+    /// Others say that a node of this one's name takes part elsewhere.
+    Rival {
+        /// Where.
+        addr: SocketAddr,
+    },
     /// Something was not believed.
     Refused {
         /// Why.

@@ -55,6 +55,7 @@ pub struct Metrics {
     gossip_bytes: RwLock<BTreeMap<(Direction, &'static str), Counter>>,
     dropped: RwLock<BTreeMap<&'static str, Counter>>,
     disbelieved: RwLock<BTreeMap<&'static str, Counter>>,
+    reloads: RwLock<BTreeMap<&'static str, Counter>>,
     omitted: Counter,
 }
 
@@ -109,6 +110,7 @@ impl Metrics {
             gossip_bytes: RwLock::default(),
             dropped: RwLock::default(),
             disbelieved: RwLock::default(),
+            reloads: RwLock::default(),
             omitted: counter("seam_path_series_omitted_total"),
             registry,
         }
@@ -191,6 +193,19 @@ impl Metrics {
     pub fn dropped_many(&self, queue: &'static str, count: u64) {
         let labels = || vec![Label::new("queue", queue)];
         self.worded(&self.dropped, queue, "seam_queue_dropped_total", labels).increment(count);
+    }
+
+    /// The configuration was read anew, with this result.
+    pub fn reloaded(&self, result: &'static str) {
+        let labels = || vec![Label::new("result", result)];
+        self.worded(&self.reloads, result, "seam_config_reloads_total", labels).increment(1);
+    }
+
+    /// What is configured from now on.
+    pub fn configured(&self, profile: &str, config_hash: &str) {
+        self.gauges.configured(profile);
+        self.clear("seam_config_info");
+        self.set("seam_config_info", &[config_hash], 1.0);
     }
 
     /// The mesh did not believe `count` things, for one reason.

@@ -7,9 +7,13 @@
 pub mod certs;
 mod endpoint;
 pub(crate) mod frame;
+mod host_port;
+mod reset;
 mod tls;
 
-pub use endpoint::{Connection, Endpoint, EndpointCounters, EndpointOptions, NetError, Traffic};
+pub use endpoint::{Connection, Endpoint, EndpointCounters, EndpointOptions, NetError, RenewError, Traffic};
+pub use host_port::{DEFAULT_MESH_PORT, HostPort, InvalidHostPort};
+pub use reset::ResetSecret;
 pub use tls::{NodeIdentity, TlsError};
 
 pub(crate) use quinn::{ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};

@@ -217,6 +217,77 @@ async fn a_node_of_another_ca_or_cluster_is_refused_by_either_side() {
     assert!(connect_pair(&a, &b, None, Traffic::Rail).await.0.is_ok(), "the same nodes do connect otherwise");
 }
 
+#[test]
+fn a_new_certificate_is_valid_for_hosts_whose_clocks_are_an_hour_off() {
+    let dir = cluster(&["n"]);
+    let identity = load(dir.path(), "n").unwrap();
+    let (ca, leaf) = (identity.ca_der().to_vec().into(), identity.certificate_der().to_vec().into());
+    let anchor = webpki::anchor_from_trusted_cert(&ca).unwrap();
+    let leaf = webpki::EndEntityCert::try_from(&leaf).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let valid = |at: u64| {
+        let at = pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(at));
+        let usage = webpki::KeyUsage::client_auth();
+        leaf.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, std::slice::from_ref(&anchor), &[], at, usage, None, None)
+            .is_ok()
+    };
+    assert!([now - 3_600, now, now + 3_600].into_iter().all(valid));
+    assert!(!valid(now - 2 * 86_400) && !valid(now + 366 * 86_400), "its time has ends");
+}
+
+/// Another certificate of `node` of the CA in `dir`, with a new key.
+fn renewed(dir: &Path, node: &str) -> NodeIdentity {
+    let out = tempfile::tempdir_in(dir).unwrap();
+    let issued = certs::issue(dir, out.path(), &name(node), &[]).unwrap();
+    NodeIdentity::load("c", &name(node), &dir.join("ca.pem"), &issued.cert, &issued.key).unwrap()
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_presented_in_new_handshakes_and_old_connections_stay() {
+    let dir = cluster(&["a", "b"]);
+    let (a, b) = (load(dir.path(), "a").unwrap(), load(dir.path(), "b").unwrap());
+    for traffic in [Traffic::Mesh, Traffic::Rail] {
+        let server = Endpoint::bind(local(), &b, traffic).unwrap();
+        let client = Endpoint::bind(local(), &a, traffic).unwrap();
+        let connect = async || {
+            let connected = client.connect(server.local_addr(), Some(&name("b"))).await.unwrap();
+            (connected, server.accept().await.unwrap())
+        };
+        let (old_out, old_in) = connect().await;
+        assert_eq!(old_out.peer_certificate().unwrap(), b.certificate_der());
+
+        let (new_a, new_b) = (renewed(dir.path(), "a"), renewed(dir.path(), "b"));
+        assert_ne!(new_b.certificate_der(), b.certificate_der());
+        server.set_identity(&new_b).unwrap();
+        client.set_identity(&new_a).unwrap();
+        let (new_out, new_in) = connect().await;
+        assert_eq!(new_out.peer_certificate().unwrap(), new_b.certificate_der());
+        assert_eq!(new_in.peer_certificate().unwrap(), new_a.certificate_der());
+        assert_eq!(old_in.peer_certificate().unwrap(), a.certificate_der());
+        assert!(old_out.is_open() && old_in.is_open(), "the swap touches no connection");
+    }
+}
+
+#[tokio::test]
+async fn a_running_endpoint_takes_no_other_name_cluster_or_ca() {
+    let dir = cluster(&["a", "b"]);
+    let other = cluster(&["a"]);
+    let a = load(dir.path(), "a").unwrap();
+    let endpoint = Endpoint::bind(local(), &a, Traffic::Mesh).unwrap();
+    let refused = |identity: &NodeIdentity| endpoint.set_identity(identity).unwrap_err().to_string();
+    let text = refused(&load(dir.path(), "b").unwrap());
+    assert!(text.starts_with("node.name: the new certificate has \"b\", this node runs with \"a\""), "{text}");
+    let text = refused(&load(other.path(), "a").unwrap());
+    assert!(text.starts_with("tls.ca: the new certificate has another CA"), "{text}");
+    let elsewhere = tempfile::tempdir().unwrap();
+    certs::init_ca(elsewhere.path(), "d").unwrap();
+    certs::issue(elsewhere.path(), elsewhere.path(), &name("a"), &[]).unwrap();
+    let (ca, cert, key) = paths(elsewhere.path(), "a");
+    let text = refused(&NodeIdentity::load("d", &name("a"), &ca, &cert, &key).unwrap());
+    assert!(text.starts_with("node.cluster: the new certificate has \"d\""), "{text}");
+    endpoint.set_identity(&a).unwrap();
+}
+
 #[tokio::test]
 async fn mesh_and_rail_endpoints_do_not_mix() {
     let dir = cluster(&["a", "b"]);

@@ -109,6 +109,15 @@ impl Node {
         self.events.lock().unwrap().clone()
     }
 
+    /// The last load that this node heard of another.
+    fn load_of(&self, of: &str) -> Option<LoadRecord> {
+        let heard = |event: &MeshEvent| match event {
+            MeshEvent::Load { node, record, .. } if *node == name(of) => Some(record.clone()),
+            _ => None,
+        };
+        self.events().iter().rev().find_map(heard)
+    }
+
     /// The others whose record this node has and that are not gone.
     fn knows(&self) -> Vec<(NodeName, u64)> {
         let mut known = Vec::new();
@@ -202,6 +211,34 @@ async fn a_lease_call_reaches_the_other_nodes_ledger_and_names_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewed_certificate_proves_new_connections_and_every_record_and_ends_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b, _c] = three(dir.path()).await;
+    b.mesh.publish_load(load(1));
+    until("the load is known", || a.load_of("b") == Some(load(1))).await;
+    let renewed = NodeIdentity::dev("live", &name("b"), dir.path()).unwrap();
+    b.mesh.set_identity(&renewed).unwrap();
+    let holds = |events: &[MeshEvent]| {
+        let certificate = |event: &MeshEvent| match event {
+            MeshEvent::Node { record, .. } => record.certificate == renewed.certificate_der(),
+            _ => false,
+        };
+        events.iter().any(certificate)
+    };
+    until("the new certificate is known", || holds(&a.events())).await;
+    b.mesh.publish_load(load(2));
+    until("what the new key signs is believed", || a.load_of("b") == Some(load(2))).await;
+    // Whoever joins now has only the new certificate to go by.
+    let d = start(dir.path(), "d", &[b.mesh.addr()]).await;
+    until("a newcomer believes it too", || d.load_of("b") == Some(load(2))).await;
+    for node in [&a, &b, &d] {
+        assert!(!node.events().iter().any(|event| matches!(event, MeshEvent::Gone { .. })));
+    }
+    let other = NodeIdentity::dev("live", &name("c"), dir.path()).unwrap();
+    assert!(b.mesh.set_identity(&other).unwrap_err().to_string().starts_with("node.name: "));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_another_authority_is_kept_out() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let [a, b, c] = three(dir.path()).await;
@@ -231,6 +268,58 @@ async fn a_second_process_of_a_live_name_does_not_start_and_says_who_holds_it() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_process_of_a_live_name_ends_when_its_seed_answers_late_and_the_first_one_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b, _c] = three(dir.path()).await;
+    // Nobody answers there yet, so it starts.
+    let late = std::net::UdpSocket::bind(loopback()).unwrap();
+    let at = late.local_addr().unwrap();
+    let other_data = MeshSettings { data_dir: dir.path().join("b2"), ..settings(dir.path(), "b", &[at]) };
+    let second = start_with(dir.path(), other_data).await.unwrap();
+    assert!(!second.mesh.joined() && second.mesh.fault().is_none());
+
+    drop(late);
+    let seed = MeshSettings { bind: at, ..settings(dir.path(), "d", &[a.mesh.addr()]) };
+    let _seed = start_with(dir.path(), seed).await.unwrap();
+    tokio::time::timeout(PATIENCE, second.mesh.ended()).await.expect("the younger one ends");
+    let fault = second.mesh.fault().expect("it says why").to_owned();
+    assert!(fault.contains("b takes part already") && fault.contains(&b.mesh.addr().to_string()), "{fault}");
+    assert!(b.mesh.fault().is_none());
+    until("the first one is in its place", || {
+        let life = b.mesh.generation();
+        a.knows().contains(&(name("b"), life))
+    })
+    .await;
+    let reply = a.mesh.call_lease(&name("b"), LeaseCall::Release("a.1.1".parse().unwrap()), PATIENCE).await;
+    assert_eq!(reply, Some(LeaseCallReply::Changed(true)), "and is used");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_starts_again_at_its_address_is_not_taken_for_a_second_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b, c] = three(dir.path()).await;
+    let (addr, before) = (c.mesh.addr(), c.mesh.generation());
+    // It ends without leaving, so the others go on saying that it takes part.
+    drop(c);
+    let again = MeshSettings { bind: addr, ..settings(dir.path(), "c", &[a.mesh.addr()]) };
+    let mut started = start_with(dir.path(), again.clone()).await;
+    for _ in 0..200 {
+        if !matches!(started, Err(MeshStartError::Net(_))) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        started = start_with(dir.path(), again.clone()).await;
+    }
+    let c = started.unwrap();
+    assert!(c.mesh.generation() > before);
+    let later = (name("c"), c.mesh.generation());
+    until("all know the later life", || [&a, &b].iter().all(|node| node.knows().contains(&later))).await;
+    let reply = a.mesh.call_lease(&name("c"), LeaseCall::Release("a.1.1".parse().unwrap()), PATIENCE).await;
+    assert_eq!(reply, Some(LeaseCallReply::Changed(true)));
+    assert_eq!(c.mesh.fault(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_crashed_comes_back_in_a_later_life_even_if_it_forgot_the_earlier_one() {
     let dir = tempfile::tempdir().unwrap();
     let [a, b, c] = three(dir.path()).await;
@@ -253,6 +342,14 @@ async fn a_node_that_others_could_not_reach_or_that_is_its_own_only_seed() {
     let everywhere = MeshSettings { bind: SocketAddr::from(([0, 0, 0, 0], 0)), ..settings(dir.path(), "a", &[]) };
     let error = start_with(dir.path(), everywhere.clone()).await.err().unwrap();
     assert!(error.to_string().starts_with("mesh.advertise: missing"), "{error}");
+    for advertise in ["0.0.0.0:7981", "[::]:7981"] {
+        let nowhere = MeshSettings { advertise: Some(advertise.parse().unwrap()), ..settings(dir.path(), "a", &[]) };
+        let error = start_with(dir.path(), nowhere).await.err().unwrap().to_string();
+        assert!(error.starts_with(&format!("mesh.advertise: found {advertise}, allowed a concrete")), "{error}");
+    }
+    let bad = MeshSettings { seeds: vec!["[::1".to_owned()], ..settings(dir.path(), "a", &[]) };
+    let error = start_with(dir.path(), bad).await.err().unwrap().to_string();
+    assert!(error.starts_with("mesh.seeds[0]: found \"[::1\", allowed HOST"), "{error}");
 
     let port = std::net::UdpSocket::bind(loopback()).unwrap().local_addr().unwrap().port();
     let seeds = vec![format!("127.0.0.1:{port}")];

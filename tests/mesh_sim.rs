@@ -2,6 +2,10 @@
 #![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests")]
 
+#[path = "mesh_sim/clocks.rs"]
+mod clocks;
+#[path = "mesh_sim/faults.rs"]
+mod faults;
 #[path = "mesh_sim/hostile.rs"]
 mod hostile;
 #[path = "mesh_sim/net.rs"]
@@ -205,7 +209,7 @@ fn the_same_seed_gives_the_same_run_and_a_tape_gives_the_same_outputs() {
         for (now, input) in &node.tape {
             core.step(*now, input.clone(), &mut out);
         }
-        assert!(out.len() > 100);
+        assert!(out.len() > 50, "{} outputs", out.len());
         assert!(out == node.outputs, "node {index} answers its tape otherwise");
     }
 }

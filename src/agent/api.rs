@@ -1,6 +1,7 @@
 //! The HTTP API: one server over the use cases of [`Service`]. Everything foreign is bounded:
 //! connections, requests at once, bodies, lists, streams, and how long a client may take.
 
+mod access;
 mod body;
 mod guard;
 mod handlers;
@@ -12,7 +13,7 @@ mod stream;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -23,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::service::Service;
 use crate::config::ApiConfig;
 use crate::metrics::Metrics;
-use guard::Token;
 
+pub use access::Access;
 pub use routes::route_list;
 
 /// What one server bears at most.
@@ -105,7 +106,7 @@ pub(crate) struct Shared {
     service: Service,
     metrics: Arc<Metrics>,
     limits: Limits,
-    token: Option<Token>,
+    access: RwLock<Arc<Access>>,
     requests: Semaphore,
     large_bodies: Semaphore,
     streams: Arc<Semaphore>,
@@ -113,7 +114,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(service: Service, metrics: Arc<Metrics>, limits: Limits, token: Option<Token>) -> Self {
+    fn new(service: Service, metrics: Arc<Metrics>, limits: Limits, access: Access) -> Self {
         Self {
             requests: Semaphore::new(limits.requests),
             large_bodies: Semaphore::new(limits.large_bodies),
@@ -122,8 +123,13 @@ impl Shared {
             service,
             metrics,
             limits,
-            token,
+            access: RwLock::new(access.into()),
         }
+    }
+
+    /// How clients are let in now.
+    fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.access.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -131,7 +137,7 @@ impl Shared {
 pub struct ApiServer {
     address: SocketAddr,
     socket: Option<PathBuf>,
-    closing: CancellationToken,
+    shared: Arc<Shared>,
     listeners: JoinSet<()>,
 }
 
@@ -145,8 +151,7 @@ pub async fn serve(
     metrics: Arc<Metrics>,
     limits: Limits,
 ) -> Result<ApiServer, ApiError> {
-    let token = config.token_file.as_deref().map(Token::load).transpose()?;
-    let tls = config.tls.as_ref().map(listen::acceptor).transpose()?;
+    let access = Access::load(config)?;
     let bind = |key, place: String| move |source| ApiError::Bind { key, place, source };
     let tcp = TcpListener::bind(config.bind).await.map_err(bind("api.bind", config.bind.to_string()))?;
     let address = tcp.local_addr().map_err(bind("api.bind", config.bind.to_string()))?;
@@ -155,15 +160,14 @@ pub async fn serve(
         None => None,
     };
 
-    let shared = Arc::new(Shared::new(service, metrics, limits, token));
-    let closing = shared.closing.clone();
-    let connections = listen::Connections::new(routes::router(Arc::clone(&shared)), shared);
+    let shared = Arc::new(Shared::new(service, metrics, limits, access));
+    let connections = listen::Connections::new(routes::router(Arc::clone(&shared)), Arc::clone(&shared));
     let mut listeners = JoinSet::new();
-    listeners.spawn(listen::accept_tcp(tcp, tls, connections.clone()));
+    listeners.spawn(listen::accept_tcp(tcp, connections.clone()));
     if let Some(unix) = unix {
         listeners.spawn(listen::accept_unix(unix, connections));
     }
-    Ok(ApiServer { address, socket: config.socket.clone(), closing, listeners })
+    Ok(ApiServer { address, socket: config.socket.clone(), shared, listeners })
 }
 
 impl ApiServer {
@@ -173,10 +177,15 @@ impl ApiServer {
         self.address
     }
 
+    /// Lets clients in this way from now on; connections that are open keep their certificate.
+    pub fn set_access(&self, access: Access) {
+        *self.shared.access.write().unwrap_or_else(PoisonError::into_inner) = access.into();
+    }
+
     /// Takes no new connection, ends the event streams, lets requests under way finish within
     /// [`Limits::grace`], and closes what is left.
     pub async fn shutdown(mut self) {
-        self.closing.cancel();
+        self.shared.closing.cancel();
         while self.listeners.join_next().await.is_some() {}
         if let Some(path) = &self.socket {
             // A leftover is replaced at the next start.
@@ -187,6 +196,6 @@ impl ApiServer {
 
 impl Drop for ApiServer {
     fn drop(&mut self) {
-        self.closing.cancel();
+        self.shared.closing.cancel();
     }
 }

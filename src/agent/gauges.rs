@@ -187,8 +187,10 @@ async fn leases(links: &Links) {
     let mut states: BTreeMap<&'static str, u32> =
         ["granted", "delivered", "fenced", "held"].into_iter().map(|state| (state, 0)).collect();
     if let Some(ledger) = links.ledger.get()
-        && let Ok(Some(stages)) = ledger.read(|core, _| core.held().map(|held| held.stage).collect::<Vec<_>>()).await
+        && let Ok(Some((stages, recovering))) =
+            ledger.read(|core, _| (core.held().map(|held| held.stage).collect::<Vec<_>>(), core.is_recovering())).await
     {
+        links.metrics.set("seam_recovering", &[], f64::from(u8::from(recovering)));
         for stage in stages {
             *states.entry(stage.as_str()).or_default() += 1;
         }

@@ -1,5 +1,7 @@
 //! The actor of the ledger core, and its two doors: other agents' calls, and the backends'.
 
+mod past;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,12 +20,14 @@ use crate::model::{
 };
 use crate::policy;
 use crate::transport::{BoxFuture, Landing};
+pub(crate) use past::Past;
 
 /// Acts on what the ledger says.
 pub(crate) struct LedgerEffects {
     links: Arc<Links>,
     node: NodeName,
     generation: Generation,
+    past: Past,
 }
 
 /// An answer of the ledger.
@@ -34,8 +38,8 @@ pub(crate) enum Answer {
 }
 
 impl LedgerEffects {
-    pub(crate) fn new(links: Arc<Links>, node: NodeName, generation: Generation) -> Self {
-        Self { links, node, generation }
+    pub(crate) fn new(links: Arc<Links>, node: NodeName, generation: Generation, past: Past) -> Self {
+        Self { links, node, generation, past }
     }
 }
 
@@ -64,6 +68,10 @@ impl Effects for LedgerEffects {
                 }
                 let word = |stage: Option<Stage>| stage.map(Stage::as_str);
                 self.links.store.tell(&Event::Lease { ts: now.wall_ms, lease: &lease, from: word(from), to: word(to) });
+                None
+            }
+            Output::LongestTtl { ttl_ms } => {
+                self.past.note(ttl_ms);
                 None
             }
             Output::Load(load) => {

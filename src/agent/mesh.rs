@@ -16,6 +16,7 @@ mod frames;
 mod generation;
 mod mailbox;
 mod peers;
+mod rivals;
 mod seeds;
 mod serve;
 mod stats;
@@ -39,9 +40,9 @@ use self::peers::Peers;
 use self::views::View;
 use crate::api::MemberLine;
 use crate::codec::{self, Wire as _};
-use crate::mesh::{MeshEvent, MeshSize, NotEd25519};
+use crate::mesh::{MeshEvent, MeshSize, NotEd25519, RecordSigner};
 use crate::model::{Generation, LeaseCall, LeaseCallReply, LoadRecord, NodeName, NodeRecord, PathsRecord};
-use crate::net::{EndpointCounters, NetError, NodeIdentity};
+use crate::net::{Endpoint, EndpointCounters, InvalidHostPort, NetError, NodeIdentity, RenewError};
 pub use stats::{Drops, MeshStats, TrafficKind};
 
 /// Called with every event, in order, on the mesh's own thread: it must not wait.
@@ -83,6 +84,20 @@ pub enum MeshStartError {
     NoAddress {
         /// What it would listen on.
         bind: SocketAddr,
+    },
+    /// Nor could they at the address that they would be told.
+    #[error("mesh.advertise: found {advertise}, allowed a concrete address that others can reach")]
+    Unspecified {
+        /// What they would be told.
+        advertise: SocketAddr,
+    },
+    /// A seed is no address and no name.
+    #[error("mesh.seeds[{index}]: {source}")]
+    Seed {
+        /// Which one, counted from 0.
+        index: usize,
+        /// What is wrong with it.
+        source: InvalidHostPort,
     },
     /// The identity is not the one configured.
     #[error("{field}: {configured:?} is configured, the certificate says {certificate:?}")]
@@ -135,6 +150,7 @@ struct Inner {
     latest: Arc<Latest>,
     shared: Arc<Shared>,
     stats: Arc<MeshStats>,
+    endpoint: Endpoint,
     ended: watch::Receiver<bool>,
     /// Its end is the thread's sign to stop.
     _running: oneshot::Sender<()>,
@@ -196,6 +212,23 @@ impl MeshHandle {
         tokio::time::timeout(deadline, self.inner.call(node, &call)).await.ok()?
     }
 
+    /// Presents `identity`, a renewed certificate of this node, from now on: new connections prove
+    /// it, and every record of this node is signed anew with its key. Open connections stay. Until
+    /// the new node record has reached everyone, which takes a few exchanges, others may refuse
+    /// and count what the new key signed.
+    ///
+    /// # Errors
+    /// See [`RenewError`]; nothing changed then.
+    pub fn set_identity(&self, identity: &NodeIdentity) -> Result<(), RenewError> {
+        let signer =
+            RecordSigner::from_pkcs8(identity.private_key_pkcs8()).map_err(|error| NetError::Tls(error.to_string()))?;
+        self.inner.endpoint.set_identity(identity)?;
+        let certificate = identity.certificate_der().to_vec();
+        // An actor that is gone signs nothing.
+        let _ = self.inner.actor.cast(Message::Renewed { signer: Box::new(signer), certificate });
+        Ok(())
+    }
+
     /// Everyone known, this node included.
     pub async fn members(&self) -> Vec<MemberLine> {
         self.view(View::Members).await.unwrap_or_default()
@@ -239,6 +272,12 @@ impl MeshHandle {
         let _ = self.inner.ended.clone().wait_for(|ended| *ended).await;
     }
 
+    /// Why the mesh ended unasked, where that is known: an older process of the same name was found.
+    #[must_use]
+    pub fn fault(&self) -> Option<&str> {
+        self.inner.shared.fault.get().map(String::as_str)
+    }
+
     fn publish(&self, wake: bool) {
         if wake {
             // An actor that is gone publishes nothing.
@@ -273,6 +312,9 @@ impl Inner {
 fn check(settings: &MeshSettings, identity: &NodeIdentity) -> Result<(), MeshStartError> {
     if settings.advertise.is_none() && settings.bind.ip().is_unspecified() {
         return Err(MeshStartError::NoAddress { bind: settings.bind });
+    }
+    if let Some(advertise) = settings.advertise.filter(|advertise| advertise.ip().is_unspecified()) {
+        return Err(MeshStartError::Unspecified { advertise });
     }
     let same = |field, configured: &str, certificate: &str| {
         if configured == certificate {

@@ -130,6 +130,17 @@ impl<E: Effects> Owner<E> {
         Ok(receiver.await.ok())
     }
 
+    /// Waits for the actor's next turn, however many messages wait before it; false when the actor
+    /// is gone. One caller at a time: it is not counted.
+    pub(crate) async fn turn(&self) -> bool {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.deliver(Message::Read(Box::new(move |_, _| {
+            let _ = sender.send(());
+        })));
+        receiver.await.is_ok()
+    }
+
     fn send(&self, message: Message<E>) -> Result<(), Full> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -374,6 +385,7 @@ mod tests {
         assert_eq!(owner.ask(|key| Input::RingIn { key, ms: 1 }).await, Err(Full { limit: 2 }));
         assert_eq!(owner.offer(Input::Tick), Err(Full { limit: 2 }));
         owner.tell(Input::Tick);
+        assert!(owner.turn().await, "whoever asks whether it lives waits for its turn");
         for question in waiting {
             question.abort();
         }

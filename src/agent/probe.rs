@@ -14,7 +14,9 @@ use tokio::time::Instant;
 
 use super::links::Links;
 use super::rails::{Rail, peer};
+use super::settings;
 use super::supervisor::Starter;
+use crate::config::Config;
 use crate::health::{Sample, SampleKind, SampleOutcome};
 use crate::metrics::ProbeResult;
 use crate::model::PathSpec;
@@ -22,7 +24,14 @@ use crate::transport::PathError;
 use plan::{Due, Mark, Plan};
 
 pub(crate) use hints::ProbeHints;
-pub(crate) use plan::Settings;
+pub(crate) use plan::Rates;
+
+/// What the prober is configured with, whatever that is now, and what seeds its chance.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) config: watch::Receiver<Arc<Config>>,
+    pub(crate) seed: u64,
+}
 
 /// The paths of this host, as the directory keeps them.
 pub(crate) type PathList = watch::Receiver<Arc<Vec<PathSpec>>>;
@@ -45,6 +54,7 @@ struct Round;
 
 struct State {
     links: Arc<Links>,
+    settings: Settings,
     paths: PathList,
     plan: Plan,
 }
@@ -57,10 +67,12 @@ impl Actor for Prober {
     async fn pre_start(
         &self,
         myself: ActorRef<Round>,
-        (links, settings, paths): Self::Arguments,
+        (links, mut settings, paths): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         myself.send_message(Round)?;
-        Ok(State { links, paths, plan: Plan::new(settings, Instant::now()) })
+        let Settings { config, seed } = &mut settings;
+        let plan = Plan::new(settings::probe(&config.borrow_and_update(), *seed), Instant::now());
+        Ok(State { links, settings, paths, plan })
     }
 
     async fn handle(&self, myself: ActorRef<Round>, _: Round, state: &mut State) -> Result<(), ActorProcessingErr> {
@@ -73,6 +85,10 @@ impl Actor for Prober {
 impl State {
     /// Sends what is due; says when to look again.
     fn round(&mut self, now: Instant) -> Duration {
+        let Settings { config, seed } = &mut self.settings;
+        if config.has_changed().unwrap_or(false) {
+            self.plan.configure(settings::probe(&config.borrow_and_update(), *seed), now);
+        }
         if self.plan.is_empty() || self.paths.has_changed().unwrap_or(false) {
             let list = self.paths.borrow_and_update().clone();
             self.plan.follow(&list, now);

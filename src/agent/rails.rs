@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::{BackendKind, PathSpec, RailName};
+use crate::net::{Endpoint, NodeIdentity, RenewError};
 use crate::transport::mock::FaultSwitch;
 use crate::transport::{Backend, Peer};
 
@@ -14,12 +15,19 @@ pub(crate) struct Rail {
     pub(crate) backend: Arc<dyn Backend>,
     /// Where faults may be switched, the switch.
     pub(crate) faults: Option<FaultSwitch>,
+    /// What its peers are shown a certificate by; none for a backend that knows no certificates.
+    endpoint: Option<Endpoint>,
     in_flight_bytes: AtomicU64,
 }
 
 impl Rail {
-    pub(crate) fn new(kind: BackendKind, backend: Arc<dyn Backend>, faults: Option<FaultSwitch>) -> Self {
-        Self { kind, backend, faults, in_flight_bytes: AtomicU64::new(0) }
+    pub(crate) fn new(
+        kind: BackendKind,
+        backend: Arc<dyn Backend>,
+        faults: Option<FaultSwitch>,
+        endpoint: Option<Endpoint>,
+    ) -> Self {
+        Self { kind, backend, faults, endpoint, in_flight_bytes: AtomicU64::new(0) }
     }
 
     /// Bytes that this host is sending on it.
@@ -53,6 +61,14 @@ pub(crate) struct Rails(pub(crate) Arc<BTreeMap<RailName, Rail>>);
 impl Rails {
     pub(crate) fn get(&self, name: &RailName) -> Option<&Rail> {
         self.0.get(name)
+    }
+
+    /// New connections of every rail present this from now on; open ones stay.
+    pub(crate) fn set_identity(&self, identity: &NodeIdentity) -> Result<(), RenewError> {
+        self.0
+            .values()
+            .filter_map(|rail| rail.endpoint.as_ref())
+            .try_for_each(|endpoint| endpoint.set_identity(identity))
     }
 
     pub(crate) async fn close(&self) {

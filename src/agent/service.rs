@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
 use super::ledger::Answer as LedgerAnswer;
@@ -89,7 +89,10 @@ pub struct Service(Option<Arc<Agency>>);
 /// What the use cases work with.
 pub(crate) struct Agency {
     pub(crate) links: Arc<Links>,
-    pub(crate) config: Arc<Config>,
+    /// What is configured now.
+    pub(crate) config: watch::Receiver<Arc<Config>>,
+    /// How often that was read anew in this life.
+    pub(crate) reloads: Arc<AtomicU64>,
     pub(crate) node: NodeName,
     pub(crate) generation: Generation,
     pub(crate) arena_bytes: Option<u64>,
@@ -175,7 +178,7 @@ impl Service {
     /// Bad input; the lease is no longer waiting for its bytes; its host does not answer.
     pub async fn renew_lease(&self, lease: LeaseId, ttl_ms: Option<u64>) -> Result<Done, ServiceError> {
         let agency = self.agency()?;
-        let ttl_ms = ttl_ms.unwrap_or(millis(agency.config.transfer.lease_ttl));
+        let ttl_ms = ttl_ms.unwrap_or(millis(agency.config.borrow().transfer.lease_ttl));
         if !(1..=super::settings::MAX_LEASE_TTL_MS).contains(&ttl_ms) {
             return Err(ServiceError::BadInput {
                 field: "ttl_ms",
@@ -278,7 +281,7 @@ impl Service {
             let detail = format!("found {as_of}, allowed milliseconds since the Unix epoch, not in the future");
             return Err(ServiceError::BadInput { field: "as_of", detail });
         }
-        if agency.config.decode.as_ref().is_some_and(|decode| decode.engine.kind == EngineKind::Static) {
+        if agency.config.borrow().decode.as_ref().is_some_and(|decode| decode.engine.kind == EngineKind::Static) {
             let why = "decode.engine.kind is \"static\": the leases are the sessions, no reading is taken";
             return Err(ServiceError::Conflict(why.to_owned()));
         }

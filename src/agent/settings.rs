@@ -37,14 +37,14 @@ pub(crate) fn health(config: &Config) -> health::Settings {
     }
 }
 
-pub(crate) fn probe(config: &Config, seed: u64) -> probe::Settings {
+pub(crate) fn probe(config: &Config, seed: u64) -> probe::Rates {
     let bytes = |size: u64| u32::try_from(size).unwrap_or(u32::MAX);
     let (min_samples, bulk) = match config.policy.profile {
         // It knows no unproven paths, and takes large samples for slow ones.
         Profile::Reference => (0, 0),
         Profile::Mesh => (config.policy.thresholds.min_samples, config.probe.bulk),
     };
-    probe::Settings {
+    probe::Rates {
         interval: config.probe.interval,
         payload_bytes: bytes(config.probe.payload),
         budget_per_s: config.probe.budget_per_s,

@@ -13,6 +13,8 @@ use crate::transport::BoxFuture;
 
 /// The exit status of a process whose core has failed.
 const CORE_FAILED: i32 = 70;
+/// The process ends with this status when an older one of the same name takes part.
+const NOT_WANTED: i32 = 1;
 
 /// An actor that fails at once does not keep a processor busy with its restarts.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
@@ -88,7 +90,13 @@ pub(crate) async fn watch(supervisor: JoinHandle<()>, links: Arc<Links>) {
     let Some(mesh) = links.mesh.get() else { return };
     tokio::select! {
         _ = supervisor => core_failed("the supervisor ended"),
-        () = mesh.ended() => core_failed("the mesh ended"),
+        () = mesh.ended() => match mesh.fault() {
+            Some(reason) => {
+                tracing::error!(%reason, "this process ends");
+                std::process::exit(NOT_WANTED);
+            }
+            None => core_failed("the mesh ended"),
+        },
     }
 }
 

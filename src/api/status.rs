@@ -25,10 +25,16 @@ pub struct Status {
     pub mover: String,
     /// The configuration's fingerprint.
     pub config_hash: String,
+    /// How often the configuration was read anew and taken in this life.
+    #[serde(default)]
+    pub config_reloads: u64,
     /// Since when it runs, in milliseconds.
     pub uptime_ms: u64,
     /// Whether it takes no new work.
     pub draining: bool,
+    /// Whether it grants no leases because it does not know yet what its earlier life granted.
+    #[serde(default)]
+    pub recovering: bool,
     /// Whether it has joined a mesh, or is the only one it was told of.
     pub ready: bool,
     /// Where the mesh listens.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Config, EngineKind, Problem, RailConfig, format_size};
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
 use crate::model::{BackendKind, Mover, NodeName, PAGE_BYTES, Profile, Role};
+use crate::net::HostPort;
 use crate::transport::mock::{Faults, InvalidFaults};
 
 const MAX_SEEDS: usize = 64;
@@ -113,20 +113,10 @@ fn mesh(checks: &mut Checks, config: &Config) {
     }
     checks.at_most("mesh.seeds", mesh.seeds.len(), MAX_SEEDS);
     for (index, seed) in mesh.seeds.iter().enumerate() {
-        checks.require(is_host_and_port(seed), &format!("mesh.seeds[{index}]"), || {
-            format!("found {:?}, allowed HOST:PORT", seed.chars().take(80).collect::<String>())
-        });
+        if let Err(error) = seed.parse::<HostPort>() {
+            checks.refuse(format!("mesh.seeds[{index}]"), error.to_string());
+        }
     }
-}
-
-fn is_host_and_port(text: &str) -> bool {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return address.port() != 0 && !address.ip().is_unspecified();
-    }
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let host_ok = (1..=253).contains(&host.len())
-        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
-    host_ok && port.parse::<u16>().is_ok_and(|port| port != 0)
 }
 
 fn tls(checks: &mut Checks, config: &Config) {

@@ -48,7 +48,8 @@ pub struct MeshConfig {
     /// What others are told instead of `bind`; needed when that is unspecified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertise: Option<SocketAddr>,
-    /// Members to join through, `host:port`; none: this node waits to be joined.
+    /// Members to join through, `host:port`; without a port 7981 is meant, an IPv6 address with one
+    /// needs brackets. None: this node waits to be joined.
     pub seeds: Vec<String>,
     /// How patient membership is.
     pub size: MeshSize,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::EngineWord;
+use super::{EngineWord, Settings};
 use crate::model::{Extent, Generation, LeaseCall, LeaseCallReply, LeaseId, LoadRecord, NodeName, RequestId, coded};
 
 /// What the shell tells the ledger. `key` names a question, so that its answer finds the asker.
@@ -60,6 +60,15 @@ pub enum Input {
     },
     /// Take new work, or none.
     Drain(bool),
+    /// The configuration has changed. Only the sessions, the soft share, the KV bytes and the
+    /// longest fence are taken.
+    Configure(Box<Settings>),
+    /// An earlier life of this host ended without handing back what it had granted. Comes first,
+    /// if at all.
+    Recover {
+        /// The longest time to live of its leases, in milliseconds.
+        longest_ttl_ms: u64,
+    },
     /// A holder is down or lives again: what it held in lives up to `generation` is void.
     HolderDown {
         /// The holder.
@@ -105,6 +114,12 @@ pub enum Output {
         from: Option<Stage>,
         /// After; none for a freed one.
         to: Option<Stage>,
+    },
+    /// A lease of a longer time to live than any before is about to be told: to be noted, before
+    /// anything that follows, for the life after this one.
+    LongestTtl {
+        /// The time, or more, in milliseconds.
+        ttl_ms: u64,
     },
     /// The headroom changed enough to be told to the mesh.
     Load(LoadRecord),

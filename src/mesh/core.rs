@@ -1,5 +1,6 @@
 //! The turn of the mesh core: what is due, then the input, then what follows from both.
 
+mod doubt;
 mod own;
 mod sync;
 
@@ -10,14 +11,16 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::membership::{Effects, Membership};
+use super::membership::{Effects, Membership, Suspicion};
 use super::records::{Body, Records};
 use super::size::Beat;
+use super::summary::{FNV_BASIS, fnv};
 use super::wire::{Aged, Envelope, RecordKind};
 use super::{Input, MAX_AHEAD_MS, MAX_MEMBERS, MAX_PACKET, Member, MemberState, MeshEvent, Output, Refusal, Settings};
 use crate::codec::{self, CodecError, PacketReader};
 use crate::core::{Core, Mono, Now};
 use crate::model::{Generation, NodeName, NodeRecord, PathsRecord};
+use doubt::{Doubts, Verdict};
 use own::Own;
 use sync::Syncs;
 
@@ -31,6 +34,7 @@ pub struct MeshCore {
     records: Records,
     own: Own,
     syncs: Syncs,
+    doubts: Doubts,
     /// When anything last arrived from anyone.
     heard: Option<Mono>,
     /// Who was known when this node went deaf, while it is.
@@ -73,6 +77,7 @@ impl MeshCore {
             records: Records::new(settings.cluster.clone(), settings.ca_der.clone()),
             own: Own::default(),
             syncs: Syncs::default(),
+            doubts: Doubts::default(),
             heard: None,
             before_deaf: None,
             left: false,
@@ -140,6 +145,9 @@ impl MeshCore {
     }
 
     fn expired(&mut self, origin: NodeName, kind: RecordKind, out: &mut Vec<Output>) {
+        if origin == self.settings.node {
+            return;
+        }
         match kind {
             RecordKind::Node => {
                 if let Some(member) = self.live.get(&origin) {
@@ -172,8 +180,32 @@ impl MeshCore {
         for claim in claims() {
             self.outrank(now, claim, out);
         }
+        // This says in as many words that the receiver is down.
+        if packet.header.message == foca::Message::TurnUndead
+            && packet.header.dst == *self.membership.identity()
+            && !self.doubts.may_reappear(now)
+        {
+            return refuse(out, Refusal::UnprovenDown, from);
+        }
         let mut effects = Effects::default();
-        self.membership.packet(now.mono, packet.membership, &mut effects);
+        let before = packet.members.len();
+        let mut doubted = false;
+        let mut members = Vec::with_capacity(before);
+        for claim in packet.members {
+            self.rival(&claim, out);
+            let said = claim.clone();
+            let judged = self.judge(now, from, claim, out);
+            doubted |= judged.as_ref() != Some(&said);
+            members.extend(judged);
+        }
+        if doubted {
+            match Membership::repack(&packet.header, &members) {
+                Ok(bytes) => self.membership.packet(now.mono, &bytes, &mut effects),
+                Err(error) => return refuse(out, refusal_of(&error), from),
+            }
+        } else {
+            self.membership.packet(now.mono, packet.membership, &mut effects);
+        }
         self.follow(now, &mut effects, out);
         for bytes in packet.records {
             let envelope = codec::decode::<Envelope>(bytes).map_err(|error| refusal_of(&error));
@@ -191,6 +223,62 @@ impl MeshCore {
             return Ok(());
         }
         Err(Refusal::TooManyMembers)
+    }
+
+    /// What counts of a claim that `from` brought; nothing of it may.
+    fn judge(
+        &mut self,
+        now: Now,
+        from: &NodeName,
+        claim: foca::Member<Member>,
+        out: &mut Vec<Output>,
+    ) -> Option<foca::Member<Member>> {
+        let refused = |out: &mut Vec<Output>| {
+            refuse(out, Refusal::UnprovenDown, from);
+            None
+        };
+        if *claim.id() == *self.membership.identity() {
+            // A suspicion of the last incarnation there is cannot be refuted otherwise either.
+            let over = claim.state() == foca::State::Down
+                || claim.state() == foca::State::Suspect && claim.incarnation() == foca::Incarnation::MAX;
+            return if over && !self.doubts.may_reappear(now) { refused(out) } else { Some(claim) };
+        }
+        match claim.state() {
+            foca::State::Alive => return Some(claim),
+            foca::State::Suspect => {
+                let suspicion = Suspicion { member: claim.id().clone(), incarnation: claim.incarnation() };
+                if self.live.get(&claim.id().name) == Some(claim.id()) {
+                    self.doubts.note(now, &suspicion);
+                }
+                return Some(claim);
+            }
+            // Everybody may say so of itself.
+            foca::State::Down if claim.id().name == *from => return Some(claim),
+            foca::State::Down => {}
+        }
+        let name = &claim.id().name;
+        let known = self.membership.get(name).filter(|known| known.state() != foca::State::Down);
+        let Some(known) = known.filter(|known| !known.id().supersedes(claim.id())) else { return Some(claim) };
+        match self.doubts.judge(now, known, self.beat.doubt_ms()) {
+            Verdict::Believed => Some(claim),
+            Verdict::Refused(reason) => {
+                refuse(out, reason, from);
+                None
+            }
+            Verdict::Doubted(suspicion) => {
+                refuse(out, Refusal::UnprovenDown, from);
+                Some(suspicion)
+            }
+        }
+    }
+
+    /// Tells of a claim that this node's name takes part at another address: a process that should
+    /// not be, or an earlier life that nobody has missed yet.
+    fn rival(&self, claim: &foca::Member<Member>, out: &mut Vec<Output>) {
+        let Member { name, addr, .. } = claim.id();
+        if *name == self.settings.node && *addr != self.settings.addr && claim.state() != foca::State::Down {
+            out.push(Output::Rival { addr: *addr });
+        }
     }
 
     /// Takes the place of any later appearance of this node's own name: it can only be a life that
@@ -244,6 +332,9 @@ impl MeshCore {
         if std::mem::take(&mut effects.failed) {
             out.push(Output::Refused { reason: Refusal::Protocol, from: None });
         }
+        for suspicion in effects.suspicions.drain(..) {
+            self.doubts.note(now, &suspicion);
+        }
         for note in effects.notes.drain(..) {
             match note {
                 OwnedNotification::MemberUp(member) => self.up(now, member, out),
@@ -273,6 +364,7 @@ impl MeshCore {
 
     fn down(&mut self, now: Now, member: &Member, out: &mut Vec<Output>) {
         self.syncs.a_few(now, &self.beat);
+        self.doubts.forget(&member.name);
         if let Some(member) = self.live.remove(&member.name) {
             self.gone(&member.name, member.generation, out);
             out.push(Output::Member { member, state: MemberState::Down });
@@ -325,9 +417,13 @@ impl MeshCore {
     }
 
     fn leave(&mut self, now: Now, out: &mut Vec<Output>) {
+        // Others believe it at once only of this node itself.
+        let farewell = |member: &Member| Some((member.clone(), self.membership.farewell(member).ok()?));
+        let farewells: Vec<_> = self.live.values().filter_map(farewell).collect();
         let mut effects = Effects::default();
         self.membership.leave(now.mono, &mut effects);
         effects.notes.clear();
+        effects.sends = farewells;
         self.follow(now, &mut effects, out);
         self.left = true;
     }
@@ -363,12 +459,11 @@ impl Core for MeshCore {
     }
 }
 
-/// The seed of this node in this life (FNV-1a): nodes that are given the same seed must not make
-/// the same choices.
+/// The seed of this node in this life: nodes that are given the same seed must not make the same
+/// choices.
 fn own_seed(settings: &Settings) -> u64 {
-    let numbers = settings.seed.to_le_bytes().into_iter().chain(settings.generation.to_le_bytes());
-    let bytes = numbers.chain(settings.node.as_str().bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    let hash = fnv(FNV_BASIS, &settings.seed.to_le_bytes());
+    fnv(fnv(hash, &settings.generation.to_le_bytes()), settings.node.as_str().as_bytes())
 }
 
 /// Whether a member's life can have begun.

@@ -9,6 +9,7 @@ pub(crate) use body::Body;
 pub use body::chunk_paths;
 
 use super::identity::{PublicKey, key_of};
+use super::summary::{BUCKETS, BucketSet, Entry, Summary};
 use super::wire::{Aged, Envelope, MAX_RECORD, MAX_RUMOUR, MAX_SYNC, OriginDigest, RecordKind};
 use super::{MAX_CHUNKS, MAX_ORIGINS, Refusal};
 use crate::codec;
@@ -26,6 +27,8 @@ const ENVELOPE_OVERHEAD: usize = 192;
 const WANT_BUDGET: usize = MAX_SYNC / 16;
 /// What the name of a wanted record takes beside its origin's at most, in bytes.
 const WANT_OVERHEAD: usize = 5;
+/// What a version in a digest takes beside its origin's name at most, in bytes.
+const VERSION_OVERHEAD: usize = 25;
 
 /// Every record that this node keeps, its own included.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub(crate) struct Records {
     ca_der: Vec<u8>,
     origins: BTreeMap<NodeName, Origin>,
     expiries: BTreeSet<(Mono, NodeName, RecordKind)>,
+    /// Of the records that hold.
+    summary: Summary,
 }
 
 /// An origin's key, with the record that brought it.
@@ -57,9 +62,17 @@ struct Held {
     expires: Option<Mono>,
 }
 
+impl Held {
+    /// What it counts as, while it holds.
+    fn entry(&self) -> Option<Entry> {
+        let envelope = self.envelope.as_ref()?;
+        Some(Entry::of_record(&envelope.origin, envelope.kind, (envelope.generation, envelope.seq)))
+    }
+}
+
 impl Records {
     pub(crate) fn new(cluster: String, ca_der: Vec<u8>) -> Self {
-        Self { cluster, ca_der, origins: BTreeMap::new(), expiries: BTreeSet::new() }
+        Self { cluster, ca_der, origins: BTreeMap::new(), expiries: BTreeSet::new(), summary: Summary::default() }
     }
 
     /// Keeps a record of another node if it is newer than what is known and proves its origin.
@@ -100,13 +113,14 @@ impl Records {
         Ok(Some(body))
     }
 
-    /// Keeps a record of this node itself. It does not expire: its origin is here.
+    /// Keeps a record of this node itself, for as long as others do: it is said again before then.
     pub(crate) fn keep_own(&mut self, now: Now, envelope: Envelope) -> Result<(), Refusal> {
         let node = match envelope.kind {
             RecordKind::Node => self.prove(now, None, &envelope)?.1,
             RecordKind::Load | RecordKind::Paths(_) => Body::decode(&envelope).map(|_| None)?,
         };
-        self.hold(envelope, now.mono, None, node);
+        let expires = now.mono.plus_ms(u64::from(envelope.ttl_ms));
+        self.hold(envelope, now.mono, Some(expires), node);
         Ok(())
     }
 
@@ -114,6 +128,9 @@ impl Records {
     pub(crate) fn drop_origin(&mut self, name: &NodeName) {
         if let Some(origin) = self.origins.remove(name) {
             for (kind, held) in origin.held {
+                if let Some(entry) = held.entry() {
+                    self.summary.toggle(entry);
+                }
                 if let Some(expires) = held.expires {
                     self.expiries.remove(&(expires, name.clone(), kind));
                 }
@@ -132,6 +149,9 @@ impl Records {
                     origin.node = None;
                 }
                 if let Some(held) = origin.held.get_mut(&kind) {
+                    if let Some(entry) = held.entry() {
+                        self.summary.toggle(entry);
+                    }
                     held.envelope = None;
                     held.expires = None;
                 }
@@ -157,22 +177,49 @@ impl Records {
         })
     }
 
-    /// The newest versions known, in short.
-    pub(crate) fn digest(&self) -> Vec<OriginDigest> {
-        let digest = |(name, origin): (&NodeName, &Origin)| OriginDigest {
-            origin: name.clone(),
-            generation: origin.generation,
-            seqs: origin.held.iter().map(|(kind, held)| (*kind, held.seq)).collect(),
-        };
-        self.origins.iter().map(digest).collect()
+    /// The records that hold, in short.
+    pub(crate) fn summary(&self) -> &Summary {
+        &self.summary
     }
 
-    /// What the writer of `digest` lacks, at most `budget` bytes of it, and what is newer there, at
-    /// most [`WANT_BUDGET`] bytes of it: what others are proven by, and what cannot be had any more
-    /// in the last place.
+    /// The newest versions known of what is in `buckets`, as long as they fit `budget` bytes; which
+    /// buckets those are, beginning with number `first`, comes back.
+    pub(crate) fn digest(&self, buckets: BucketSet, first: usize, budget: usize) -> (BucketSet, Vec<OriginDigest>) {
+        let entry =
+            |name: &NodeName, generation, kind, held: &Held| Entry::of_record(name, kind, (generation, held.seq));
+        let mut sizes = [0_usize; BUCKETS];
+        for (name, origin) in &self.origins {
+            for (kind, held) in &origin.held {
+                if let Some(size) = sizes.get_mut(entry(name, origin.generation, *kind, held).bucket()) {
+                    *size += name.as_str().len() + VERSION_OVERHEAD;
+                }
+            }
+        }
+        let mut left = budget;
+        let fits = |one: &BucketSet| {
+            let size = usize::try_from(one.0.trailing_zeros()).ok().and_then(|index| sizes.get(index));
+            let rest = size.and_then(|size| left.checked_sub(*size));
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        };
+        let chosen = buckets.from(first).take_while(fits).fold(BucketSet::default(), BucketSet::with);
+        let digest = |(name, origin): (&NodeName, &Origin)| {
+            let chosen = |(kind, held): (&RecordKind, &Held)| {
+                entry(name, origin.generation, *kind, held).is_in(chosen).then_some((*kind, held.seq))
+            };
+            let seqs: Vec<_> = origin.held.iter().filter_map(chosen).collect();
+            (!seqs.is_empty()).then(|| OriginDigest { origin: name.clone(), generation: origin.generation, seqs })
+        };
+        (chosen, self.origins.iter().filter_map(digest).collect())
+    }
+
+    /// What the writer of `digest`, which covers `buckets`, lacks, at most `budget` bytes of it, and
+    /// what is newer there, at most [`WANT_BUDGET`] bytes of it: what others are proven by, and what
+    /// cannot be had any more in the last place.
     pub(crate) fn compare(
         &self,
         now: Mono,
+        buckets: BucketSet,
         digest: &[OriginDigest],
         budget: usize,
     ) -> (Vec<Aged>, Vec<(NodeName, RecordKind)>) {
@@ -199,7 +246,10 @@ impl Records {
         let newer = self.origins.iter().flat_map(|(name, origin)| {
             origin.held.iter().map(move |(kind, held)| ((name, *kind), (origin.generation, held.seq), held))
         });
-        let newer = newer.filter(|(key, version, _)| theirs.get(key).is_none_or(|known| known < version));
+        let newer = newer.filter(|((name, kind), version, _)| {
+            Entry::of_record(name, *kind, *version).is_in(buckets)
+                && theirs.get(&(*name, *kind)).is_none_or(|known| known < version)
+        });
         (within(now, newer.map(|(.., held)| held), budget), want)
     }
 
@@ -247,8 +297,14 @@ impl Records {
         }
         let kind = envelope.kind;
         let held = Held { seq: envelope.seq, envelope: Some(envelope), written, expires };
-        if let Some(old) = origin.held.insert(kind, held).and_then(|old| old.expires) {
-            self.expiries.remove(&(old, name.clone(), kind));
+        self.summary.toggle(Entry::of_record(&name, kind, (generation, held.seq)));
+        if let Some(old) = origin.held.insert(kind, held) {
+            if let Some(entry) = old.entry() {
+                self.summary.toggle(entry);
+            }
+            if let Some(expires) = old.expires {
+                self.expiries.remove(&(expires, name.clone(), kind));
+            }
         }
         if let Some(expires) = expires {
             self.expiries.insert((expires, name, kind));

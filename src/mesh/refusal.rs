@@ -9,7 +9,7 @@ crate::model::coded!(
         Malformed = "malformed",
         /// The packet names a sender that its certificate does not.
         WrongSource = "wrong_source",
-        /// A life that begins more than ten minutes from now.
+        /// A life that begins more than a day from now.
         FutureGeneration = "future_generation",
         /// A record of an earlier life, or one already replaced.
         Stale = "stale",
@@ -37,6 +37,9 @@ crate::model::coded!(
         TooManyMembers = "too_many_members",
         /// An answer to a question that was not asked, or no longer waits.
         Unasked = "unasked",
+        /// A claim that a member is down which nobody had suspected before, or that this node is, too
+        /// soon after the last.
+        UnprovenDown = "unproven_down",
         /// The membership protocol found an inconsistency and went on.
         Protocol = "protocol",
     }

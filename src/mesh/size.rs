@@ -72,6 +72,12 @@ impl MeshSize {
 }
 
 impl Beat {
+    /// How old a suspicion must be before this node takes another's word that a member is down: a
+    /// quarter of the time that whoever raised it waits itself, since it takes time to spread.
+    pub(crate) fn doubt_ms(&self) -> u64 {
+        self.suspicion / 4
+    }
+
     /// What foca is told.
     pub(crate) fn config(&self) -> Config {
         let every =

@@ -97,7 +97,7 @@ impl Envelope {
     }
 }
 
-/// What is known of one origin's records: enough to say which are newer.
+/// What is known of some of one origin's records: enough to say which are newer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginDigest {
     /// Whose.
@@ -117,27 +117,53 @@ pub struct Aged {
     pub envelope: Envelope,
 }
 
-/// The first message of an exchange: all the asker knows, in short.
+/// What opens a round of an exchange. A round costs next to nothing where both know the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SyncAsk {
-    /// Every member, the asker included.
-    pub members: Vec<foca::Member<Member>>,
-    /// Every record.
-    pub digest: Vec<OriginDigest>,
+pub enum SyncAsk {
+    /// The first round: all the asker knows, in two numbers.
+    Roots {
+        /// Of its members that are not down.
+        members: u64,
+        /// Of its records.
+        records: u64,
+    },
+    /// The second: what is in the buckets that differ.
+    Entries {
+        /// Which buckets of members, a bit each.
+        member_buckets: u64,
+        /// The members in them, the asker itself included.
+        members: Vec<foca::Member<Member>>,
+        /// Which buckets of records, a bit each.
+        record_buckets: u64,
+        /// The versions of the records in them.
+        digest: Vec<OriginDigest>,
+    },
 }
 
-/// The second: what the asker lacks, and what the asked lacks.
+/// The answer to a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SyncReply {
-    /// Every member, the asked included.
-    pub members: Vec<foca::Member<Member>>,
-    /// Records that the asker lacks.
-    pub records: Vec<Aged>,
-    /// Records that the asked lacks.
-    pub want: Vec<(NodeName, RecordKind)>,
+pub enum SyncReply {
+    /// To the first: the asked knows the same.
+    Same,
+    /// To the first: something differs. A list is empty where nothing of its sort does.
+    Buckets {
+        /// A number for each bucket of members.
+        members: Vec<u64>,
+        /// A number for each bucket of records.
+        records: Vec<u64>,
+    },
+    /// To the second: what the asker lacks, and what the asked lacks.
+    Delta {
+        /// The members in the buckets that the asker named.
+        members: Vec<foca::Member<Member>>,
+        /// Records that the asker lacks.
+        records: Vec<Aged>,
+        /// Records that the asked lacks.
+        want: Vec<(NodeName, RecordKind)>,
+    },
 }
 
-/// The third: the records that were wanted.
+/// The end of an exchange: the records that were wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncPush {
     /// The records.

@@ -44,6 +44,13 @@ const PATH: &[&str] = &["peer", "pool", "rail", "backend"];
 /// Every metric of an agent.
 pub const DEFINITIONS: &[Definition] = &[
     gauge("seam_build_info", None, &["version", "profile"], "Always 1; the labels say what runs."),
+    gauge("seam_config_info", None, &["config_hash"], "Always 1; the label says what is configured."),
+    counter(
+        "seam_config_reloads_total",
+        None,
+        &["result"],
+        "How often the configuration was read anew: ok (taken) or refused (the old one holds).",
+    ),
     gauge(
         "seam_node_gfs",
         None,
@@ -101,6 +108,12 @@ pub const DEFINITIONS: &[Definition] = &[
         None,
         &["state"],
         "Leases by state: granted, delivered or fenced on a decode host, held on a holder.",
+    ),
+    gauge(
+        "seam_recovering",
+        None,
+        &[],
+        "1 while a decode host grants nothing because it does not know what its earlier life granted, else 0.",
     ),
     gauge("seam_headroom_sessions", None, &["pool"], "Sessions free in a pool, as this node knows it."),
     gauge("seam_headroom_kv_bytes", Some(Unit::Bytes), &["pool"], "KV bytes free in a pool, as this node knows it."),

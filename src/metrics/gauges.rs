@@ -19,7 +19,7 @@ pub struct PathSeries {
 }
 
 pub(super) struct Gauges {
-    profile: String,
+    profile: Mutex<String>,
     max_paths: usize,
     values: Mutex<Values>,
 }
@@ -33,7 +33,11 @@ struct Values {
 
 impl Gauges {
     pub(super) fn new(profile: &str, max_paths: usize) -> Self {
-        Self { profile: profile.to_owned(), max_paths, values: Mutex::default() }
+        Self { profile: Mutex::new(profile.to_owned()), max_paths, values: Mutex::default() }
+    }
+
+    pub(super) fn configured(&self, profile: &str) {
+        profile.clone_into(&mut self.profile.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Whether there was room.
@@ -88,7 +92,8 @@ impl Gauges {
     /// The exporter forgets no series, so each text is made by an exporter of its own.
     pub(super) fn render(&self) -> String {
         let registry = Registry::new();
-        let labels = vec![Label::new("version", VERSION), Label::new("profile", self.profile.clone())];
+        let profile = self.profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let labels = vec![Label::new("version", VERSION), Label::new("profile", profile)];
         registry.gauge("seam_build_info", labels).set(1.0);
         let values = self.values();
         for (path, (pool, series)) in &values.paths {

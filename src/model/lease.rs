@@ -112,6 +112,8 @@ coded!(
         Overloaded = "overloaded",
         /// The host could not be asked, or did not answer in time.
         Unreachable = "unreachable",
+        /// The host was restarted and does not know yet what its earlier life granted.
+        Recovering = "recovering",
     }
 );
 

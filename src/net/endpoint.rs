@@ -4,8 +4,8 @@ mod tuning;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -76,6 +76,24 @@ pub enum NetError {
     Closed,
 }
 
+/// Why a running endpoint keeps the certificate it has.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// A running endpoint keeps its name, its cluster and its CA.
+    #[error("{field}: the new certificate has {found}, this node runs with {expected}; that takes a restart")]
+    OtherIdentity {
+        /// Which part of the identity differs.
+        field: &'static str,
+        /// What it has.
+        found: String,
+        /// What it must have.
+        expected: String,
+    },
+    /// The identity makes no TLS configuration.
+    #[error(transparent)]
+    Unfit(#[from] NetError),
+}
+
 /// What happened to incoming connections so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointCounters {
@@ -99,6 +117,12 @@ impl Connection {
     #[must_use]
     pub fn peer(&self) -> &NodeName {
         &self.peer
+    }
+
+    /// The certificate that the peer presented, DER.
+    #[must_use]
+    pub fn peer_certificate(&self) -> Option<Vec<u8>> {
+        certificate_of(&self.quinn).map(|cert| cert.to_vec())
     }
 
     /// Whether the connection can still be used.
@@ -132,11 +156,32 @@ pub struct Endpoint {
 struct Inner {
     quinn: quinn::Endpoint,
     local: SocketAddr,
-    identity: NodeIdentity,
+    credentials: Credentials,
     traffic: Traffic,
     options: EndpointOptions,
     counters: Arc<Counters>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
+}
+
+/// What new connections are made with.
+#[derive(Clone)]
+struct Credentials(Arc<RwLock<Arc<Presented>>>);
+
+struct Presented {
+    identity: NodeIdentity,
+    server: ServerConfig,
+    servers: tuning::ServerConfigs,
+}
+
+impl Credentials {
+    fn get(&self) -> Arc<Presented> {
+        // Nothing panics while it holds the lock, and the value is replaced as a whole.
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, presented: Presented) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(presented);
+    }
 }
 
 #[derive(Default)]
@@ -172,11 +217,11 @@ impl Endpoint {
         traffic: Traffic,
         options: EndpointOptions,
     ) -> Result<Self, NetError> {
-        let tls = identity.server_config(traffic.alpn()).map_err(|error| NetError::Tls(error.to_string()))?;
-        let crypto = Arc::new(QuicServerConfig::try_from(tls).map_err(|error| NetError::Tls(error.to_string()))?);
-        let mut server = ServerConfig::with_crypto(crypto);
+        let mut server = ServerConfig::with_crypto(server_crypto(identity, traffic)?);
         server.migration(false).max_incoming(MAX_HANDSHAKES);
         let servers = tuning::ServerConfigs::new(&server, traffic, options);
+        let presented = Presented { identity: identity.clone(), server: server.clone(), servers };
+        let credentials = Credentials(Arc::new(RwLock::new(Arc::new(presented))));
 
         let bind = |source| NetError::Bind { addr, source };
         let socket = traffic.socket(addr).map_err(bind)?;
@@ -185,14 +230,34 @@ impl Endpoint {
         config
             .max_udp_payload_size(traffic.max_payload())
             .map_err(|error| bind(io::Error::other(error.to_string())))?;
+        let local = socket.local_addr().map_err(bind)?;
+        if let Some(secret) = identity.reset_secret() {
+            secret.apply(&mut config, traffic.alpn(), local);
+        }
         let quinn = quinn::Endpoint::new(config, Some(server), socket, runtime).map_err(bind)?;
-        let local = quinn.local_addr().map_err(bind)?;
         let counters = Arc::new(Counters::default());
         let (sender, receiver) = mpsc::channel(MAX_UNACCEPTED);
-        tokio::spawn(accept_loop(quinn.clone(), identity.clone(), servers, Arc::clone(&counters), sender));
+        tokio::spawn(accept_loop(quinn.clone(), credentials.clone(), Arc::clone(&counters), sender));
         let accepted = Mutex::new(receiver);
-        let inner = Inner { quinn, local, identity: identity.clone(), traffic, options, counters, accepted };
+        let inner = Inner { quinn, local, credentials, traffic, options, counters, accepted };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Presents `identity` in every handshake from now on: a renewed certificate of the same node,
+    /// of the same CA. Connections that are open stay as they are. May be called from any thread,
+    /// outside a runtime too.
+    ///
+    /// # Errors
+    /// See [`RenewError`]; nothing changed then.
+    pub fn set_identity(&self, identity: &NodeIdentity) -> Result<(), RenewError> {
+        let Inner { credentials, traffic, options, .. } = &*self.inner;
+        let current = credentials.get();
+        same_node(&current.identity, identity)?;
+        let mut server = current.server.clone();
+        server.crypto = server_crypto(identity, *traffic)?;
+        let servers = tuning::ServerConfigs::new(&server, *traffic, *options);
+        credentials.set(Presented { identity: identity.clone(), server, servers });
+        Ok(())
     }
 
     /// Connects to `addr` and waits until both sides have accepted each other. With `expected`,
@@ -206,7 +271,8 @@ impl Endpoint {
         if self.inner.quinn.open_connections() >= MAX_CONNECTIONS {
             return Err(NetError::Full { limit: MAX_CONNECTIONS });
         }
-        let config = self.client_config(addr, expected)?;
+        let identity = &self.inner.credentials.get().identity;
+        let config = self.client_config(identity, addr, expected)?;
         let dial = async {
             let connecting =
                 self.inner.quinn.connect_with(config, addr, "seam.invalid").map_err(|error| match error {
@@ -220,7 +286,7 @@ impl Endpoint {
                 quinn::ReadExactError::ReadError(quinn::ReadError::ConnectionLost(error)) => connect_error(addr, error),
                 other => NetError::Unreachable { addr, detail: other.to_string() },
             })?;
-            verified(&self.inner.identity, quinn).map_err(|detail| NetError::Identity { addr, detail })
+            verified(identity, quinn).map_err(|detail| NetError::Identity { addr, detail })
         };
         timeout(HANDSHAKE_LIMIT, dial).await.unwrap_or_else(|_| {
             Err(NetError::Unreachable { addr, detail: format!("no answer within {} s", HANDSHAKE_LIMIT.as_secs()) })
@@ -262,9 +328,14 @@ impl Endpoint {
         self.inner.quinn.close(CODE_CLOSING, b"closing");
     }
 
-    fn client_config(&self, addr: SocketAddr, expected: Option<&NodeName>) -> Result<ClientConfig, NetError> {
+    fn client_config(
+        &self,
+        identity: &NodeIdentity,
+        addr: SocketAddr,
+        expected: Option<&NodeName>,
+    ) -> Result<ClientConfig, NetError> {
         let expected = expected.map_or(Expected::AnyMember, |node| Expected::Node(node.clone()));
-        let Inner { identity, traffic, options, .. } = &*self.inner;
+        let Inner { traffic, options, .. } = &*self.inner;
         let tls = identity.client_config(traffic.alpn(), expected).map_err(|error| NetError::Tls(error.to_string()))?;
         let crypto = QuicClientConfig::try_from(tls).map_err(|error| NetError::Tls(error.to_string()))?;
         let mut config = ClientConfig::new(Arc::new(crypto));
@@ -273,11 +344,32 @@ impl Endpoint {
     }
 }
 
+fn server_crypto(identity: &NodeIdentity, traffic: Traffic) -> Result<Arc<QuicServerConfig>, NetError> {
+    let tls = identity.server_config(traffic.alpn()).map_err(|error| NetError::Tls(error.to_string()))?;
+    QuicServerConfig::try_from(tls).map(Arc::new).map_err(|error| NetError::Tls(error.to_string()))
+}
+
+/// Whether `new` is another certificate of the same node.
+fn same_node(current: &NodeIdentity, new: &NodeIdentity) -> Result<(), RenewError> {
+    let same = |field, found: &str, expected: &str| {
+        if found == expected {
+            return Ok(());
+        }
+        Err(RenewError::OtherIdentity { field, found: format!("{found:?}"), expected: format!("{expected:?}") })
+    };
+    same("node.cluster", new.cluster(), current.cluster())?;
+    same("node.name", new.node().as_str(), current.node().as_str())?;
+    if new.ca_der() == current.ca_der() {
+        return Ok(());
+    }
+    let (found, expected) = ("another CA".to_owned(), "the one it was started with".to_owned());
+    Err(RenewError::OtherIdentity { field: "tls.ca", found, expected })
+}
+
 /// Takes incoming connections until the endpoint closes; handshakes run side by side.
 async fn accept_loop(
     endpoint: quinn::Endpoint,
-    identity: NodeIdentity,
-    servers: tuning::ServerConfigs,
+    credentials: Credentials,
     counters: Arc<Counters>,
     accepted: mpsc::Sender<Connection>,
 ) {
@@ -300,11 +392,11 @@ async fn accept_loop(
             let _ = incoming.retry();
             continue;
         }
-        let server = servers.for_peer(incoming.remote_address().ip());
-        let (identity, counters, accepted) = (identity.clone(), Arc::clone(&counters), accepted.clone());
+        let presented = credentials.get();
+        let (counters, accepted) = (Arc::clone(&counters), accepted.clone());
         tokio::spawn(async move {
             let _slot = slot;
-            match timeout(HANDSHAKE_LIMIT, greet(incoming, server, &identity)).await {
+            match timeout(HANDSHAKE_LIMIT, greet(incoming, &presented)).await {
                 Ok(Ok(connection)) => match accepted.try_reserve() {
                     Ok(place) => {
                         counters.accepted.fetch_add(1, Ordering::Relaxed);
@@ -325,14 +417,11 @@ async fn accept_loop(
     }
 }
 
-async fn greet(
-    incoming: quinn::Incoming,
-    server: Arc<ServerConfig>,
-    identity: &NodeIdentity,
-) -> Result<Connection, String> {
+async fn greet(incoming: quinn::Incoming, presented: &Presented) -> Result<Connection, String> {
+    let server = presented.servers.for_peer(incoming.remote_address().ip());
     let quinn =
         incoming.accept_with(server).map_err(|error| error.to_string())?.await.map_err(|error| error.to_string())?;
-    let connection = verified(identity, quinn)?;
+    let connection = verified(&presented.identity, quinn)?;
     let mut stream = connection.quinn.open_uni().await.map_err(|error| error.to_string())?;
     stream.write_all(&GREETING).await.map_err(|error| error.to_string())?;
     // Nothing was reset, so there is nothing to fail.
@@ -342,12 +431,8 @@ async fn greet(
 
 /// Names a connection whose handshake, and so the verifier, has succeeded.
 fn verified(identity: &NodeIdentity, quinn: quinn::Connection) -> Result<Connection, String> {
-    let name = quinn
-        .peer_identity()
-        .and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok())
-        .and_then(|chain| chain.first().cloned())
-        .ok_or_else(|| "no certificate".to_owned())
-        .and_then(|cert| identity.member_name(&cert));
+    let name =
+        certificate_of(&quinn).ok_or_else(|| "no certificate".to_owned()).and_then(|cert| identity.member_name(&cert));
     match name {
         Ok(peer) => Ok(Connection { peer, quinn }),
         Err(detail) => {
@@ -355,6 +440,11 @@ fn verified(identity: &NodeIdentity, quinn: quinn::Connection) -> Result<Connect
             Err(detail)
         }
     }
+}
+
+fn certificate_of(quinn: &quinn::Connection) -> Option<CertificateDer<'static>> {
+    let chain = quinn.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+    chain.into_iter().next()
 }
 
 fn connect_error(addr: SocketAddr, error: ConnectionError) -> NetError {

@@ -18,6 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixT
 use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
 
+use super::ResetSecret;
 use super::certs::{self, Ca, CertsError};
 use crate::mesh::node_uri;
 use crate::model::NodeName;
@@ -100,6 +101,7 @@ pub struct NodeIdentity {
     chain: Vec<CertificateDer<'static>>,
     key_pkcs8: Arc<[u8]>,
     trust: Arc<Trust>,
+    reset: Option<ResetSecret>,
 }
 
 impl std::fmt::Debug for NodeIdentity {
@@ -128,8 +130,13 @@ impl NodeIdentity {
         let key_pem = fs::read(key).map_err(|source| TlsError::Unreadable { path: key.to_owned(), source })?;
         let key_der = PrivatePkcs8KeyDer::from_pem_slice(&key_pem)
             .map_err(|error| content(key, format!("expected a PKCS#8 private key in PEM form ({error})")))?;
-        let identity =
-            Self { node: node.clone(), chain, key_pkcs8: key_der.secret_pkcs8_der().into(), trust: Arc::new(trust) };
+        let identity = Self {
+            node: node.clone(),
+            chain,
+            key_pkcs8: key_der.secret_pkcs8_der().into(),
+            trust: Arc::new(trust),
+            reset: None,
+        };
         identity.check(ca, cert, key)?;
         Ok(identity)
     }
@@ -155,9 +162,22 @@ impl NodeIdentity {
             chain: vec![minted.cert.der().clone()],
             key_pkcs8: minted.key.serialized_der().into(),
             trust: Arc::new(trust),
+            reset: None,
         };
         identity.check(&ca_path, &ca_dir, &ca_dir)?;
         Ok(identity)
+    }
+
+    /// The same, whose endpoints end the connections of an earlier life of theirs: see
+    /// [`ResetSecret`]. Without one, peers of a process that was killed find out by their idle
+    /// timeout.
+    #[must_use]
+    pub fn with_reset_secret(self, secret: ResetSecret) -> Self {
+        Self { reset: Some(secret), ..self }
+    }
+
+    pub(super) fn reset_secret(&self) -> Option<&ResetSecret> {
+        self.reset.as_ref()
     }
 
     /// The node's name.

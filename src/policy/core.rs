@@ -112,6 +112,7 @@ impl Core for Policy {
                 let changed = self.overrides.withdraw(&target);
                 out.push(Output::Done { key, changed });
             }
+            Input::Configure(settings) => self.settings = *settings,
             Input::Tick => {}
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Settings;
 use super::overrides::{Override, OverrideTarget};
 use super::record::DecisionRecord;
 use crate::api::RouteRequest;
@@ -128,6 +129,8 @@ pub enum Input {
         /// What it was about.
         target: OverrideTarget,
     },
+    /// The configuration has changed: from the next decision on, these hold.
+    Configure(Box<Settings>),
     /// Time has passed.
     Tick,
 }

@@ -122,6 +122,12 @@ impl QuicRail {
         self.endpoint.local_addr()
     }
 
+    /// Its endpoint, for what concerns all connections at once.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint.clone()
+    }
+
     /// What happened to the connections that its peers opened.
     #[must_use]
     pub fn connections(&self) -> EndpointCounters {

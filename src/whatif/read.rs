@@ -309,7 +309,7 @@ mod tests {
         let health = |ages: &str, profile: Profile| {
             let samples = r#""samples": [[90.0, 0.0], [2.0, 0.0], [2.0, 0.0]]"#;
             let line = pools(&format!(r#"[{{"pool_id": "a", {samples}{ages}}}]"#));
-            let health = decide_line(&line, profile, 1).unwrap().candidates[0].health.clone();
+            let health = decide_line(&line, profile, 1).unwrap().candidates[0].health;
             (health.sample_count, health.age_ms)
         };
         assert_eq!(health("", Profile::Mesh), (3, None), "one second apart, the newest now");

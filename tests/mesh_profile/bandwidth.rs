@@ -6,7 +6,7 @@ use super::*;
 fn second(bench: &mut Bench, s: u64, kind: SampleKind, bytes: u64, gbps: f64) {
     bench.until(s * 1000);
     bench.sample(probe(0, 0.3));
-    if s % 5 == 0 {
+    if s.is_multiple_of(5) {
         let moving_ms = bytes as f64 * 8.0 / (gbps * 1e6);
         bench.sample(moved(0, kind, bytes, 0.3 + moving_ms));
     }

@@ -149,6 +149,65 @@ fn a_life_that_begins_too_far_ahead_never_takes_part() {
 
     net.start(4, WALL0 + net.now_ms() + 500_000);
     assert!(net.run_until(3 * SECOND, Net::whole).is_some(), "a clock a little ahead is fine");
+
+    // A member claims such a life of another, of the whole mesh's and of its own.
+    for victim in [1, 3] {
+        let claim = Member { name: name(victim), addr: super::net::addr(victim), generation: u64::MAX, renewals: 0 };
+        let before = (belief(&net), net.refusals(Refusal::FutureGeneration));
+        claims(&mut net, 3, 0, vec![foca::Member::alive(claim)]);
+        assert_eq!(net.refusals(Refusal::FutureGeneration), before.1 + 1);
+        assert_eq!(belief(&net), before.0);
+    }
+}
+
+/// Node `from` brings node `to` claims about members, in an exchange.
+fn claims(net: &mut Net, from: usize, to: usize, members: Vec<foca::Member<Member>>) {
+    let ask = SyncAsk::Entries { member_buckets: 0, members, record_buckets: 0, digest: vec![] };
+    net.ask(from, to, codec::encode(&ask).unwrap());
+}
+
+#[test]
+fn a_thousand_claims_a_second_that_a_healthy_node_is_down_are_refused_and_it_stays_up() {
+    let (liar, victim) = (3, 5);
+    let mut net = Net::of(12, 23);
+    net.run_until(5 * SECOND, Net::whole).unwrap();
+    net.give(victim, Input::PublishLoad(load(7)));
+    net.run(2 * SECOND);
+    let told: Vec<_> = (0..12).filter(|index| *index != liar).collect();
+    for ms in 0..10_000 {
+        let to = told[ms % told.len()];
+        let core = net.nodes[victim].core.as_ref().unwrap();
+        // What the liar hears of its victim is always up to date.
+        let claim = foca::Member::new(core.identity().clone(), 7, foca::State::Down);
+        claims(&mut net, liar, to, vec![claim]);
+        net.run(1);
+    }
+    let refused = net.refusals(Refusal::UnprovenDown);
+    println!("{refused} of 10000 claims refused, the victim rejoined {} times", net.nodes[victim].renewals);
+    assert!(refused > 9_000);
+    assert!(net.nodes[victim].renewals <= 3, "at most once in five seconds");
+    assert!(net.running().all(|node| node.gone.is_empty()), "nobody believed it");
+    assert!(net.running().filter(|node| node.name != name(victim)).all(|node| node.loads.contains_key(&name(victim))));
+    assert!(net.run_until(5 * SECOND, Net::whole).is_some());
+}
+
+#[test]
+fn suspicions_of_a_healthy_node_however_many_do_not_make_their_raisers_word_count() {
+    let (liar, victim) = (3, 5);
+    let mut net = Net::of(12, 24);
+    net.run_until(5 * SECOND, Net::whole).unwrap();
+    net.run(2 * SECOND);
+    for round in 0..2_000_u16 {
+        let core = net.nodes[victim].core.as_ref().unwrap();
+        let identity = core.identity().clone();
+        let claim = |state| foca::Member::new(identity.clone(), round * 2, state);
+        let to = usize::from(round) % 3;
+        claims(&mut net, liar, to, vec![claim(foca::State::Suspect), claim(foca::State::Down)]);
+        net.run(5);
+    }
+    println!("the victim rejoined {} times", net.nodes[victim].renewals);
+    assert!(net.refusals(Refusal::UnprovenDown) > 1_000);
+    assert!(net.running().all(|node| node.gone.is_empty()), "nobody believed it");
 }
 
 #[test]
@@ -173,7 +232,8 @@ fn only_so_many_members_are_known() {
         Member { name, addr: super::net::addr(9), generation: WALL0, renewals: 0 }
     };
     let members = (0..MAX_MEMBERS).map(|index| foca::Member::alive(member(index))).collect();
-    let bytes = Blob(codec::encode(&SyncAsk { members, digest: vec![] }).unwrap());
+    let ask = SyncAsk::Entries { member_buckets: !0, members, record_buckets: 0, digest: vec![] };
+    let bytes = Blob(codec::encode(&ask).unwrap());
     let now = net.now();
     let core = net.nodes[0].core.as_mut().unwrap();
     let mut out = Vec::new();

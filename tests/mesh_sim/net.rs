@@ -59,6 +59,14 @@ pub(crate) struct Node {
     pub(crate) gone: Vec<(NodeName, Generation)>,
     pub(crate) renewals: u32,
     pub(crate) deaf: bool,
+    /// How much of what it sends and of what is sent to it is lost.
+    pub(crate) loss: f64,
+    /// How far its wall clock is off.
+    pub(crate) clock_off_ms: i64,
+    /// What went over the network for its exchanges, as the one who asked.
+    pub(crate) sync_bytes: usize,
+    /// How many rounds of exchanges it opened.
+    pub(crate) syncs: usize,
     pub(crate) tape: Vec<(Now, Input)>,
     pub(crate) outputs: Vec<Output>,
     deadline: Option<Mono>,
@@ -66,8 +74,14 @@ pub(crate) struct Node {
 
 enum Delivery {
     Input(usize, Input),
-    Ask { to: usize, from: usize, theirs: u64, bytes: Vec<u8> },
-    Seed(usize),
+    Ask {
+        to: usize,
+        from: usize,
+        theirs: u64,
+        bytes: Vec<u8>,
+    },
+    /// A node looks for its seed; if that does not answer, again after so many milliseconds.
+    Seed(usize, u64),
 }
 
 /// An authority, and what it issued.
@@ -82,6 +96,8 @@ pub(crate) struct Net {
     pub(crate) size: MeshSize,
     /// Nodes that cannot reach the others, and the reverse.
     pub(crate) cut: BTreeSet<usize>,
+    /// Pairs that cannot reach each other.
+    pub(crate) severed: BTreeSet<(usize, usize)>,
     seeds: Vec<usize>,
     now_ns: u64,
     rng: ChaCha8Rng,
@@ -123,7 +139,8 @@ impl Net {
             taped: false,
             size: MeshSize::Lan,
             cut: BTreeSet::new(),
-            seeds: vec![0],
+            severed: BTreeSet::new(),
+            seeds: vec![0, 1],
             now_ns: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
             queue: BTreeMap::new(),
@@ -175,6 +192,10 @@ impl Net {
             gone: Vec::new(),
             renewals: 0,
             deaf: false,
+            loss: 0.0,
+            clock_off_ms: 0,
+            sync_bytes: 0,
+            syncs: 0,
             tape: Vec::new(),
             outputs: Vec::new(),
             deadline: None,
@@ -211,7 +232,7 @@ impl Net {
             certificate: node.certificate.clone(),
         };
         self.give(index, Input::PublishNode(record));
-        self.later(1, Delivery::Seed(index));
+        self.later(1, Delivery::Seed(index, 100));
     }
 
     pub(crate) fn kill(&mut self, index: usize) {
@@ -221,6 +242,12 @@ impl Net {
 
     pub(crate) fn now(&self) -> Now {
         Now { mono: Mono(self.now_ns), wall_ms: WALL0 + self.now_ns / 1_000_000 }
+    }
+
+    /// What a node's clocks say now.
+    pub(crate) fn clock_of(&self, index: usize) -> Now {
+        let now = self.now();
+        Now { wall_ms: now.wall_ms.saturating_add_signed(self.nodes[index].clock_off_ms), ..now }
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
@@ -244,6 +271,19 @@ impl Net {
         })
     }
 
+    /// Whether every running node knows this load of another one.
+    pub(crate) fn load_is_known_everywhere(&self, of: usize, sessions: u32) -> bool {
+        let known = |node: &Node| node.loads.get(&name(of)).is_some_and(|(_, load)| load.active_sessions == sessions);
+        self.running().all(|node| node.name == name(of) || known(node))
+    }
+
+    /// Whether every running node knows this load of every other one.
+    pub(crate) fn know_all_loads(&self, sessions: u32) -> bool {
+        let others = self.running().count() - 1;
+        let known = |node: &Node| node.loads.values().filter(|(_, load)| load.active_sessions == sessions).count();
+        self.running().all(|node| known(node) == others)
+    }
+
     /// Hands records from one node to another as the end of an exchange.
     pub(crate) fn push(&mut self, from: usize, to: usize, records: Vec<Envelope>) {
         let records = records.into_iter().map(|envelope| Aged { age_ms: 0, envelope }).collect();
@@ -251,9 +291,16 @@ impl Net {
         self.give(to, Input::SyncPushed { from: name(from), bytes });
     }
 
+    /// Brings a round of an exchange from one node to another; the answer is lost.
+    pub(crate) fn ask(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
+        self.sequence += 1;
+        let exchange = self.sequence;
+        self.give(to, Input::SyncAsked { exchange, from: name(from), bytes: Blob(bytes) });
+    }
+
     /// Gives a node an input now, and sends what follows on its way.
     pub(crate) fn give(&mut self, index: usize, input: Input) {
-        let now = self.now();
+        let now = self.clock_of(index);
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             let node = &mut self.nodes[index];
@@ -328,21 +375,58 @@ impl Net {
                 let from = name(from);
                 self.give(to, Input::SyncAsked { exchange, from, bytes: Blob(bytes) });
             }
-            Delivery::Seed(index) => {
+            Delivery::Seed(index, retry_ms) => {
+                if self.nodes[index].core.is_none() {
+                    return;
+                }
+                let mut met = false;
                 for seed in self.seeds.clone() {
-                    if seed != index && self.nodes[seed].core.is_some() && self.connected(index, seed) {
+                    if seed == index || seed >= self.nodes.len() {
+                        continue;
+                    }
+                    if self.nodes[seed].core.is_some() && self.connected(index, seed) {
+                        met = true;
                         self.give(index, Input::SeedSeen { node: name(seed), addr: addr(seed) });
                     }
                 }
-                if self.nodes[index].core.is_some() {
-                    self.later(10 * SECOND, Delivery::Seed(index));
+                if met {
+                    self.later(10 * SECOND, Delivery::Seed(index, 100));
+                } else {
+                    self.later(retry_ms, Delivery::Seed(index, (retry_ms * 2).min(5 * SECOND)));
                 }
             }
         }
     }
 
     fn connected(&self, a: usize, b: usize) -> bool {
-        self.cut.contains(&a) == self.cut.contains(&b) && !self.nodes[a].deaf && !self.nodes[b].deaf
+        let pair = (a.min(b), a.max(b));
+        self.cut.contains(&a) == self.cut.contains(&b)
+            && !self.severed.contains(&pair)
+            && !self.nodes[a].deaf
+            && !self.nodes[b].deaf
+    }
+
+    /// Whether a packet is lost on its way.
+    fn lost(&mut self, from: usize, to: usize) -> bool {
+        let pair = (from.min(to), from.max(to));
+        let kept = (1.0 - self.loss) * (1.0 - self.nodes[from].loss) * (1.0 - self.nodes[to].loss);
+        !self.rng.random_bool(kept)
+            || self.nodes[to].deaf
+            || self.severed.contains(&pair)
+            || self.cut.contains(&from) != self.cut.contains(&to)
+    }
+
+    /// How long a message on a stream takes longer because of loss: it is sent again after 100 ms,
+    /// 200 ms and so on, until it and its acknowledgement have come through.
+    fn retransmissions_ms(&mut self, from: usize, to: usize) -> u64 {
+        let kept = (1.0 - self.loss) * (1.0 - self.nodes[from].loss) * (1.0 - self.nodes[to].loss);
+        let mut wait = 100;
+        let mut late = 0;
+        while late < 5 * SECOND && !self.rng.random_bool(kept) {
+            late += wait;
+            wait *= 2;
+        }
+        late
     }
 
     fn later(&mut self, ms: u64, delivery: Delivery) {
@@ -355,9 +439,8 @@ impl Net {
         match output {
             Output::Packet { to, addr: at, bytes } => {
                 assert!(bytes.len() <= seam::mesh::MAX_PACKET);
-                let lost = self.rng.random_bool(self.loss);
-                if let Some(to) = self.index_of(&to, at).filter(|to| !lost && !self.nodes[*to].deaf)
-                    && self.cut.contains(&index) == self.cut.contains(&to)
+                if let Some(to) = self.index_of(&to, at)
+                    && !self.lost(index, to)
                 {
                     let from = name(index);
                     self.later(0, Delivery::Input(to, Input::Packet { from, bytes: Blob(bytes) }));
@@ -365,18 +448,29 @@ impl Net {
             }
             Output::SyncAsk { exchange, to, addr: at, bytes } => match self.index_of(&to, at) {
                 Some(to) if self.connected(index, to) => {
-                    self.later(0, Delivery::Ask { to, from: index, theirs: exchange, bytes });
+                    self.nodes[index].sync_bytes += bytes.len();
+                    self.nodes[index].syncs += 1;
+                    let late = self.retransmissions_ms(index, to);
+                    self.later(late, Delivery::Ask { to, from: index, theirs: exchange, bytes });
                 }
                 _ => self.later(SECOND, Delivery::Input(index, Input::SyncFailed { exchange })),
             },
             Output::SyncReply { exchange, bytes } => {
-                let (to, theirs) = self.exchanges.remove(&exchange).unwrap();
+                let (to, theirs) = self.exchanges.remove(&exchange)?;
+                self.nodes[to].sync_bytes += bytes.len();
+                let late = self.retransmissions_ms(index, to);
                 let reply = Input::SyncReplied { exchange: theirs, from: name(index), bytes: Blob(bytes) };
-                self.later(0, Delivery::Input(to, reply));
+                if self.connected(index, to) {
+                    self.later(late, Delivery::Input(to, reply));
+                } else {
+                    self.later(SECOND, Delivery::Input(to, Input::SyncFailed { exchange: theirs }));
+                }
             }
             Output::SyncPush { exchange, bytes } => {
-                let to = self.partners.remove(&(index, exchange)).unwrap();
-                self.later(0, Delivery::Input(to, Input::SyncPushed { from: name(index), bytes: Blob(bytes) }));
+                let to = self.partners[&(index, exchange)];
+                self.nodes[index].sync_bytes += bytes.len();
+                let late = self.retransmissions_ms(index, to);
+                self.later(late, Delivery::Input(to, Input::SyncPushed { from: name(index), bytes: Blob(bytes) }));
             }
             Output::Sign { kind, seq, bytes } => {
                 let signature = Blob(self.nodes[index].signer.sign(&bytes));
@@ -385,7 +479,7 @@ impl Net {
             Output::Event(event) => self.nodes[index].learn(event),
             Output::Refused { reason, .. } => *self.nodes[index].refused.entry(reason).or_default() += 1,
             Output::Renewed(_) => self.nodes[index].renewals += 1,
-            Output::Member { .. } => {}
+            Output::Member { .. } | Output::Rival { .. } => {}
         }
         None
     }

@@ -68,7 +68,7 @@ pub(super) async fn guard(State(shared): State<Arc<Shared>>, request: Request, n
     if headers.contains_key(ORIGIN) {
         return Refusal::forbidden("requests of web pages (with an Origin header) are refused").into_response();
     }
-    if shared.token.as_ref().is_some_and(|token| !token.is_in(headers)) {
+    if shared.access().token.as_ref().is_some_and(|token| !token.is_in(headers)) {
         return Refusal::unauthorized().into_response();
     }
     let Ok(_place) = shared.requests.try_acquire() else {

@@ -10,16 +10,12 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
-use super::{ApiError, Shared};
-use crate::config::ApiTls;
+use super::Shared;
 
 /// Bytes of a request's head at most, and of hyper's read buffer.
 const HEAD_BYTES: usize = 64 * 1024;
@@ -67,7 +63,7 @@ impl Connections {
 }
 
 /// Accepts until the server shuts down, then waits for the connections.
-pub(super) async fn accept_tcp(listener: TcpListener, tls: Option<TlsAcceptor>, connections: Connections) {
+pub(super) async fn accept_tcp(listener: TcpListener, connections: Connections) {
     let mut tasks = JoinSet::new();
     while let Some(stream) = next(&connections, &mut tasks, || listener.accept()).await {
         let stream: TcpStream = stream;
@@ -76,7 +72,8 @@ pub(super) async fn accept_tcp(listener: TcpListener, tls: Option<TlsAcceptor>, 
         let _ = stream.set_nodelay(true);
         let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(DEAD_PEER));
         let connections = connections.clone();
-        match tls.clone() {
+        // The certificate of now: connections that are open keep theirs.
+        match connections.shared.access().tls.clone() {
             None => {
                 tasks.spawn(connections.serve(stream, place));
             }
@@ -117,6 +114,7 @@ where
                 Ok((stream, _)) => return Some(stream),
                 Err(error) => {
                     // Most often there are no descriptors left: wait for some to be closed.
+                    connections.shared.metrics.dropped("api_connections");
                     tracing::warn!(%error, "the API cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -143,24 +141,4 @@ pub(super) async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
     Ok(listener)
-}
-
-/// The server's side of TLS.
-pub(super) fn acceptor(files: &ApiTls) -> Result<TlsAcceptor, ApiError> {
-    let unusable = |key: &'static str, path: &Path| {
-        let path = path.to_owned();
-        move |detail: String| ApiError::File { key, path, detail }
-    };
-    let chain = CertificateDer::pem_file_iter(&files.cert)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unusable("api.tls.cert", &files.cert)(error.to_string()))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|error| unusable("api.tls.key", &files.key)(error.to_string()))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| unusable("api.tls.cert", &files.cert)(error.to_string()))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
 }

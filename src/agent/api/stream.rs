@@ -67,7 +67,12 @@ mod tests {
 
     fn api(streams: usize) -> Arc<Shared> {
         let limits = Limits { streams, ..Limits::default() };
-        Arc::new(Shared::new(Service::closed(), Arc::new(Metrics::new("reference", 1)), limits, None))
+        Arc::new(Shared::new(
+            Service::closed(),
+            Arc::new(Metrics::new("reference", 1)),
+            limits,
+            crate::agent::api::Access::default(),
+        ))
     }
 
     async fn text(body: Body) -> String {

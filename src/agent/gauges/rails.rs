@@ -56,7 +56,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new("reference", 1));
         let links = Links::new(Arc::clone(&metrics));
         let refused = Arc::new(AtomicU64::new(0));
-        let rail = Rail::new(BackendKind::Quic, Arc::new(Refusing(Arc::clone(&refused))), None);
+        let rail = Rail::new(BackendKind::Quic, Arc::new(Refusing(Arc::clone(&refused))), None, None);
         let rails = [(RailName::new("r0").unwrap(), rail)];
         assert!(links.rails.set(Rails(Arc::new(rails.into_iter().collect()))).is_ok());
         let mut counted = Counted::default();

@@ -1,12 +1,13 @@
 //! The gossip actor: it owns the mesh core, and is the only one that steps it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use super::EventSink;
 use super::exchange;
@@ -18,7 +19,7 @@ use crate::agent::clock::Clock;
 use crate::codec::Blob;
 use crate::core::{Core, Mono};
 use crate::mesh::{Input, MemberState, MeshCore, Output, RecordSigner};
-use crate::model::{Generation, NodeName};
+use crate::model::{Generation, NodeName, NodeRecord};
 
 /// What the gossip actor is told.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) enum Message {
     SyncReplied { exchange: u64, from: NodeName, bytes: Vec<u8>, push: oneshot::Sender<Vec<u8>> },
     /// Something new to publish waits in the mailbox.
     Publish,
+    /// The node's certificate was renewed: sign with its key from now on.
+    Renewed { signer: Box<RecordSigner>, certificate: Vec<u8> },
     /// Somebody wants to know something; the permit admitted the question.
     View(View, Option<OwnedSemaphorePermit>),
     /// The last message: leave, and say when it is done.
@@ -44,6 +47,8 @@ pub(super) struct Shared {
     pub(super) joined: AtomicBool,
     /// The end was asked for.
     pub(super) left: AtomicBool,
+    /// Why the mesh ended unasked, where that is known.
+    pub(super) fault: OnceLock<String>,
 }
 
 /// What the gossip actor is made of.
@@ -51,11 +56,15 @@ pub(super) struct Parts {
     pub(super) core: MeshCore,
     pub(super) clock: Clock,
     pub(super) signer: RecordSigner,
+    /// The certificate of the key that the signer has, DER.
+    pub(super) certificate: Vec<u8>,
     pub(super) peers: Arc<Peers>,
     pub(super) latest: Arc<Latest>,
     pub(super) shared: Arc<Shared>,
     pub(super) stats: Arc<MeshStats>,
     pub(super) events: EventSink,
+    /// Told where others say that this node's name takes part.
+    pub(super) rivals: mpsc::Sender<SocketAddr>,
     /// This node knows nobody it could join.
     pub(super) alone: bool,
     /// Writes a generation down.
@@ -69,6 +78,8 @@ pub(super) struct State {
     myself: ActorRef<Message>,
     deadline: watch::Sender<Option<Mono>>,
     asked: u64,
+    /// What this node said last that it is.
+    node: Option<NodeRecord>,
 }
 
 /// Where the answers of one turn's exchanges go.
@@ -87,7 +98,7 @@ impl Actor for Gossip {
         let deadline = watch::Sender::new(None);
         tokio::spawn(wake(parts.clock, deadline.subscribe(), myself.clone()));
         parts.shared.joined.store(parts.alone, Ordering::Relaxed);
-        Ok(State { parts, myself, deadline, asked: 0 })
+        Ok(State { parts, myself, deadline, asked: 0, node: None })
     }
 
     async fn handle(
@@ -110,7 +121,17 @@ impl Actor for Gossip {
             }
             Message::Publish => {
                 for input in state.parts.latest.take() {
-                    state.turn(input, Answers::default());
+                    match input {
+                        Input::PublishNode(record) => state.publish_node(record),
+                        other => state.turn(other, Answers::default()),
+                    }
+                }
+            }
+            Message::Renewed { signer, certificate } => {
+                state.parts.signer = *signer;
+                state.parts.certificate = certificate;
+                if let Some(record) = state.node.take() {
+                    state.publish_node(record);
                 }
             }
             Message::View(view, _permit) => views::answer(&state.parts.core, state.parts.clock.now(), view),
@@ -127,6 +148,13 @@ impl Actor for Gossip {
 }
 
 impl State {
+    /// Says what this node is, with the certificate that proves what is signed now.
+    fn publish_node(&mut self, record: NodeRecord) {
+        let record = NodeRecord { certificate: self.parts.certificate.clone(), ..record };
+        self.node = Some(record.clone());
+        self.turn(Input::PublishNode(record), Answers::default());
+    }
+
     fn turn(&mut self, input: Input, mut answers: Answers) {
         let now = self.parts.clock.now();
         let mut inputs = VecDeque::from([input]);
@@ -175,6 +203,8 @@ impl State {
                     (parts.persist)(identity.generation);
                 }
             }
+            // One look at a time is enough; nobody looks any more once the start is long over.
+            Output::Rival { addr } => _ = parts.rivals.try_send(addr),
             Output::Refused { reason, from } => {
                 parts.stats.count_refusal(reason);
                 tracing::debug!(%reason, from = from.as_ref().map(NodeName::as_str), "refused");

@@ -1,4 +1,4 @@
-//! Exchanges of everything, as the one who asks.
+//! The rounds of exchanges, as the one who asks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

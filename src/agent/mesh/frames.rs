@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::codec::{self, Wire};
 use crate::model::{Generation, LeaseCall, LeaseCallReply, NodeName};
-use crate::net::frame::{read_frame, write_frame};
+use crate::net::frame::{FrameError, read_frame, write_frame};
 
 /// How long one message may take to arrive.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,6 +42,8 @@ pub(super) struct HelloReply {
     pub(super) known: Option<(Generation, SocketAddr)>,
     /// The clock of whoever answers, in milliseconds since the Unix epoch.
     pub(super) wall_ms: u64,
+    /// For how long it has been running, in milliseconds.
+    pub(super) age_ms: u64,
 }
 
 impl Wire for Hello {
@@ -89,6 +91,21 @@ pub(super) async fn read_bytes(stream: &mut (impl AsyncRead + Unpin), limit: usi
     within(async { read_frame(stream, limit).await.map_err(StreamError::broken) }).await
 }
 
+/// As [`read_bytes`]; nothing if the stream ends instead.
+pub(super) async fn read_bytes_or_end(
+    stream: &mut (impl AsyncRead + Unpin),
+    limit: usize,
+) -> Result<Option<Vec<u8>>, StreamError> {
+    within(async {
+        match read_frame(stream, limit).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(FrameError::Ended) => Ok(None),
+            Err(error) => Err(StreamError::broken(error)),
+        }
+    })
+    .await
+}
+
 pub(super) async fn read_message<T: Wire>(stream: &mut (impl AsyncRead + Unpin)) -> Result<T, StreamError> {
     codec::decode(&read_bytes(stream, T::LIMIT).await?).map_err(StreamError::broken)
 }
@@ -126,8 +143,11 @@ mod tests {
         };
         golden(codec::encode(&Hello { name: node("d0") }), &[&[1, 2], b"d0"]);
         let known = Some((5, SocketAddr::from(([10, 0, 0, 1], 7))));
-        golden(codec::encode(&HelloReply { known, wall_ms: 300 }), &[&[1, 1, 5, 0, 10, 0, 0, 1, 7, 251, 44, 1]]);
-        golden(codec::encode(&HelloReply { known: None, wall_ms: 9 }), &[&[1, 0, 9]]);
+        golden(
+            codec::encode(&HelloReply { known, wall_ms: 300, age_ms: 8 }),
+            &[&[1, 1, 5, 0, 10, 0, 0, 1, 7, 251, 44, 1, 8]],
+        );
+        golden(codec::encode(&HelloReply { known: None, wall_ms: 9, age_ms: 0 }), &[&[1, 0, 9, 0]]);
 
         let ask = LeaseAsk {
             holder: node("p0"),

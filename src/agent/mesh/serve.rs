@@ -1,6 +1,7 @@
 //! What peers send and ask.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ractor::ActorRef;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -9,7 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use super::LeaseServer;
 use super::actor::Message;
 use super::frames::{
-    Hello, HelloReply, Kind, PATIENCE, StreamError, read_bytes, read_kind, read_message, write_message,
+    Hello, HelloReply, Kind, PATIENCE, StreamError, read_bytes, read_bytes_or_end, read_kind, read_message,
+    write_message,
 };
 use super::mailbox::Mailbox;
 use super::peers::Peers;
@@ -35,6 +37,7 @@ pub(super) struct Server {
     pub(super) stats: Arc<MeshStats>,
     pub(super) leases: Arc<dyn LeaseServer>,
     pub(super) calls: Arc<Semaphore>,
+    pub(super) started: Instant,
 }
 
 impl Server {
@@ -44,9 +47,14 @@ impl Server {
         mailbox: Mailbox,
         stats: Arc<MeshStats>,
         leases: Arc<dyn LeaseServer>,
+        started: Instant,
     ) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CALLS));
-        Self { me, actor, mailbox, stats, leases, calls }
+        Self { me, actor, mailbox, stats, leases, calls, started }
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Takes connections from others until the endpoint closes.
@@ -126,7 +134,7 @@ impl Server {
         // An actor that is gone drops the channel.
         let _ = self.actor.cast(Message::View(View::Life(hello.name, reply), permit));
         let known = answer.await.map_err(StreamError::broken)?;
-        self.write(send, &HelloReply { known, wall_ms: wall_ms() }).await
+        self.write(send, &HelloReply { known, wall_ms: wall_ms(), age_ms: self.age_ms() }).await
     }
 
     async fn sync(
@@ -145,7 +153,7 @@ impl Server {
         write_message(send, &answer).await?;
         self.stats.sent(TrafficKind::Sync, answer.len());
 
-        let bytes = read_bytes(receive, MAX_SYNC).await?;
+        let Some(bytes) = read_bytes_or_end(receive, MAX_SYNC).await? else { return Ok(()) };
         self.stats.received(TrafficKind::Sync, bytes.len());
         let permit = self.mailbox.room().await;
         let input = Input::SyncPushed { from: peer.clone(), bytes: Blob(bytes) };

@@ -94,7 +94,7 @@ async fn a_peer_whose_exchanges_never_come_keeps_nobody_else_waiting() {
 async fn a_node_that_starts_hears_its_seeds_clock() {
     let dir = tempfile::tempdir().unwrap();
     let mesh = start(dir.path(), "a").await;
-    let (me, endpoint, seeds) = (name("b"), endpoint(dir.path(), "b"), [mesh.addr().to_string()]);
+    let (me, endpoint, seeds) = (name("b"), endpoint(dir.path(), "b"), [mesh.addr().to_string().parse().unwrap()]);
     let own = Own { advertised: endpoint.local_addr(), bound: endpoint.local_addr() };
     let seen = Starting { me: &me, own, endpoint: &endpoint, seeds: &seeds }.seen().await.unwrap();
     assert_eq!(seen.life, None);

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorRef};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -12,14 +12,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::actor::{Gossip, Message, Parts, Shared};
 use super::mailbox::{Latest, Mailbox};
 use super::peers::Peers;
-use super::seeds::{self, Own, Starting};
+use super::rivals::Watch;
+use super::seeds::{self, Own, Starting, World};
 use super::serve::Server;
 use super::stats::MeshStats;
 use super::views::View;
 use super::{EventSink, Inner, LeaseServer, MeshHandle, MeshSettings, MeshStartError, generation};
 use crate::agent::clock::{Clock, wall_ms};
 use crate::mesh::{MeshCore, RecordSigner, Settings};
-use crate::net::{Endpoint, NodeIdentity, Traffic};
+use crate::net::{Endpoint, HostPort, NodeIdentity, Traffic};
 
 /// New connections that wait for a reader.
 const MAX_OPENED: usize = 256;
@@ -68,6 +69,7 @@ async fn run(
         latest,
         shared,
         stats,
+        endpoint: endpoint.clone(),
         ended,
         _running: running,
     };
@@ -76,7 +78,7 @@ async fn run(
         tokio::select! {
             _ = &mut stop => {}
             _ = &mut stopped => {
-                if !left.left.load(Ordering::Relaxed) {
+                if !left.left.load(Ordering::Relaxed) && left.fault.get().is_none() {
                     tracing::error!("the mesh ended unasked");
                 }
                 peers.flush().await;
@@ -108,6 +110,8 @@ impl Mesh {
         events: EventSink,
         leases: Arc<dyn LeaseServer>,
     ) -> Result<Self, MeshStartError> {
+        let started = Instant::now();
+        let seeds = parse_seeds(&settings.seeds)?;
         let signer = RecordSigner::from_pkcs8(identity.private_key_pkcs8())?;
         let endpoint = Endpoint::bind(settings.bind, identity, Traffic::Mesh)?;
         let bound = endpoint.local_addr();
@@ -117,7 +121,7 @@ impl Mesh {
         }
         let own = Own { advertised: addr, bound };
         let me = &settings.node;
-        let starting = Starting { me, own, endpoint: &endpoint, seeds: &settings.seeds };
+        let starting = Starting { me, own, endpoint: &endpoint, seeds: &seeds };
         let (seen, alone) = tokio::join!(starting.seen(), starting.alone());
         let seen = seen?;
         let generation = generation::next(&settings.data_dir, wall_ms(), seen)?;
@@ -144,31 +148,55 @@ impl Mesh {
                 tracing::error!(%error, "the new generation is not kept");
             }
         };
+        let (rivals, claims) = mpsc::channel(1);
         let parts = Parts {
             core,
             clock: Clock::start(),
             signer,
+            certificate: identity.certificate_der().to_vec(),
             peers: Arc::clone(&peers),
             latest: Arc::clone(&latest),
             shared: Arc::clone(&shared),
             stats: Arc::clone(&stats),
             events,
+            rivals,
             alone,
             persist: Box::new(persist),
         };
         let failed = |error: ractor::SpawnErr| MeshStartError::Thread(error.to_string());
         let (actor, stopped) = Gossip::spawn(None, Gossip, parts).await.map_err(failed)?;
 
-        let server = Server::new(me.clone(), actor.clone(), mailbox.clone(), Arc::clone(&stats), leases);
+        let server = Server::new(me.clone(), actor.clone(), mailbox.clone(), Arc::clone(&stats), leases, started);
         tokio::spawn(server.clone().accept(endpoint.clone(), Arc::clone(&peers)));
         tokio::spawn(server.read(connections));
-        for seed in settings.seeds.clone() {
-            let (endpoint, peers, mailbox) = (endpoint.clone(), Arc::clone(&peers), mailbox.clone());
-            tokio::spawn(seeds::follow(seed, own, me.clone(), endpoint, peers, actor.clone(), mailbox));
+        for seed in seeds {
+            let world = World {
+                own,
+                me: me.clone(),
+                endpoint: endpoint.clone(),
+                peers: Arc::clone(&peers),
+                actor: actor.clone(),
+                mailbox: mailbox.clone(),
+            };
+            tokio::spawn(seeds::follow(seed, world));
         }
+        let watch = Watch {
+            me: me.clone(),
+            own,
+            started,
+            endpoint: endpoint.clone(),
+            actor: actor.clone(),
+            shared: Arc::clone(&shared),
+        };
+        tokio::spawn(watch.run(claims));
         tokio::spawn(count(actor.clone(), Arc::clone(&stats)));
         Ok(Self { addr, actor, stopped, peers, mailbox, latest, shared, stats, endpoint })
     }
+}
+
+fn parse_seeds(seeds: &[String]) -> Result<Vec<HostPort>, MeshStartError> {
+    let parse = |(index, seed): (usize, &String)| seed.parse().map_err(|source| MeshStartError::Seed { index, source });
+    seeds.iter().enumerate().map(parse).collect()
 }
 
 /// Keeps the gauges of members by state.

@@ -40,7 +40,7 @@ const BULK_WIRE_MS: f64 = 2.0 * MIN_BULK_WIRE_MS;
 
 /// The prober's part of the configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct Rates {
     pub(crate) interval: Duration,
     pub(crate) payload_bytes: u32,
     pub(crate) budget_per_s: u32,
@@ -52,6 +52,16 @@ pub(crate) struct Settings {
     /// Bytes of bulk probes a second.
     pub(crate) bulk_budget_bytes: u64,
     pub(crate) seed: u64,
+}
+
+impl Rates {
+    /// The budgets of probes and of their bytes, both full.
+    fn buckets(&self, now: Instant) -> [Bucket; 2] {
+        let probes_per_s = f64::from(self.budget_per_s);
+        let bytes_per_s = self.bulk_budget_bytes as f64;
+        let largest = f64::from(self.bulk_bytes.max(self.payload_bytes));
+        [Bucket::full(probes_per_s, probes_per_s, now), Bucket::full(bytes_per_s, largest.max(bytes_per_s), now)]
+    }
 }
 
 /// What the tasks that probe a path tell of it.
@@ -106,7 +116,7 @@ struct Tracked {
 
 /// Every path of this host, and what the budgets have left.
 pub(super) struct Plan {
-    settings: Settings,
+    rates: Rates,
     rng: ChaCha8Rng,
     paths: BTreeMap<PathId, Tracked>,
     probes: Bucket,
@@ -117,22 +127,29 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(settings: Settings, now: Instant) -> Self {
-        let bulk_bytes = f64::from(settings.bulk_bytes.max(settings.payload_bytes));
+    pub(super) fn new(rates: Rates, now: Instant) -> Self {
+        let [probes, bytes] = rates.buckets(now);
         Self {
-            rng: ChaCha8Rng::seed_from_u64(settings.seed),
+            rng: ChaCha8Rng::seed_from_u64(rates.seed),
             paths: BTreeMap::new(),
-            probes: Bucket::full(f64::from(settings.budget_per_s), f64::from(settings.budget_per_s), now),
-            bytes: Bucket::full(
-                settings.bulk_budget_bytes as f64,
-                bulk_bytes.max(settings.bulk_budget_bytes as f64),
-                now,
-            ),
+            probes,
+            bytes,
             reviewed: None,
             term: 0,
             term_began: now,
-            settings,
+            rates,
         }
+    }
+
+    /// Goes on with other rates; what would be due too late under them is due within them.
+    pub(super) fn configure(&mut self, rates: Rates, now: Instant) {
+        [self.probes, self.bytes] = rates.buckets(now);
+        for path in self.paths.values_mut() {
+            path.due = path.due.min(now + rates.interval.mul_f64(self.rng.random::<f64>()));
+            path.bulk_due = path.bulk_due.min(now + rates.bulk_interval.mul_f64(self.rng.random::<f64>()));
+        }
+        self.rates = rates;
+        self.reviewed = None;
     }
 
     /// Follows the list of paths; what is known of those that stay stays.
@@ -141,7 +158,7 @@ impl Plan {
         for spec in list {
             let known = before.remove(&spec.id).filter(|known| known.spec == *spec);
             let tracked = known.unwrap_or_else(|| Tracked {
-                rank: rank(self.settings.seed, &spec.id),
+                rank: rank(self.rates.seed, &spec.id),
                 spec: spec.clone(),
                 active: false,
                 in_use: false,
@@ -179,15 +196,15 @@ impl Plan {
             if active && !tracked.active {
                 // It is proven anew, at a random point of its interval.
                 tracked.mark = Arc::default();
-                tracked.due = now + self.settings.interval.mul_f64(self.rng.random::<f64>());
-                tracked.bulk_due = now + self.settings.bulk_interval.mul_f64(self.rng.random::<f64>());
+                tracked.due = now + self.rates.interval.mul_f64(self.rng.random::<f64>());
+                tracked.bulk_due = now + self.rates.bulk_interval.mul_f64(self.rng.random::<f64>());
             }
             tracked.active = active;
         }
     }
 
     fn chosen(&self) -> BTreeSet<PathId> {
-        let affordable = f64::from(self.settings.budget_per_s) * self.settings.interval.as_secs_f64();
+        let affordable = f64::from(self.rates.budget_per_s) * self.rates.interval.as_secs_f64();
         if self.paths.len() as f64 <= affordable {
             return self.paths.keys().cloned().collect();
         }
@@ -224,20 +241,20 @@ impl Plan {
                 skipped = Some(path.spec.id.rail.clone());
                 break;
             }
-            let spacing = self.settings.spacing(path);
+            let spacing = self.rates.spacing(path);
             path.due = now + spacing.mul_f64(1.0 + JITTER * (2.0 * self.rng.random::<f64>() - 1.0));
-            let probe = path.send(false, self.settings.payload_bytes, self.settings.deadline());
+            let probe = path.send(false, self.rates.payload_bytes, self.rates.deadline());
             self.probes.left -= probe.iter().len() as f64;
             found.extend(probe);
         }
         due.sort_by_key(|path| (!path.in_use, path.bulk_due));
-        for path in due.iter_mut().filter(|path| path.bulk_due <= now && self.settings.proves(path)) {
-            let bytes = self.settings.bulk_bytes_on(&path.spec);
+        for path in due.iter_mut().filter(|path| path.bulk_due <= now && self.rates.proves(path)) {
+            let bytes = self.rates.bulk_bytes_on(&path.spec);
             if bytes == 0 || !self.bytes.has(f64::from(bytes)) {
                 break;
             }
             let spread = 1.0 + JITTER * (2.0 * self.rng.random::<f64>() - 1.0);
-            path.bulk_due = now + self.settings.bulk_interval.mul_f64(spread);
+            path.bulk_due = now + self.rates.bulk_interval.mul_f64(spread);
             let probe = path.send(true, bytes, MAX_DEADLINE);
             self.bytes.left -= f64::from(bytes) * probe.iter().len() as f64;
             found.extend(probe);
@@ -249,10 +266,10 @@ impl Plan {
     pub(super) fn rest(&self, now: Instant) -> Duration {
         let active = self.paths.values().filter(|path| path.active);
         let next = active.map(|path| path.due.saturating_duration_since(now)).min();
-        let missing = (1.0 - self.probes.left).max(0.0) / f64::from(self.settings.budget_per_s.max(1));
+        let missing = (1.0 - self.probes.left).max(0.0) / f64::from(self.rates.budget_per_s.max(1));
         let least = Duration::from_secs_f64(missing).max(Duration::from_millis(1));
         // Canaries and paths that came into use wait no longer than a review.
-        let most = self.settings.interval.min(REVIEW).max(least);
+        let most = self.rates.interval.min(REVIEW).max(least);
         next.unwrap_or(most).clamp(least, most)
     }
 }
@@ -265,7 +282,7 @@ impl Tracked {
     }
 }
 
-impl Settings {
+impl Rates {
     fn proves(&self, path: &Tracked) -> bool {
         // The first answer is no sample.
         path.mark.answers.load(Ordering::Acquire) > self.min_samples

@@ -14,12 +14,16 @@ impl Service {
     pub async fn status(&self) -> Result<Status, ServiceError> {
         let agency = self.agency()?;
         let mesh = agency.links.mesh.get().ok_or(ServiceError::ShuttingDown)?;
-        let config = &agency.config;
+        let config = agency.config.borrow().clone();
         let paths = self.paths().await?;
         let in_state = |state: PathState| paths.iter().filter(|path| path.health.state == state).count();
         let states = PathState::ALL.iter().map(|&state| (state.as_str().to_owned(), count(in_state(state))));
         let leases = self.leases().await?;
         let members = mesh.members().await;
+        let recovering = match agency.links.ledger.get() {
+            Some(ledger) => ledger.read(|ledger, _| ledger.is_recovering()).await,
+            None => Ok(Some(false)),
+        };
         Ok(Status {
             node: agency.node.clone(),
             cluster: config.node.cluster.clone(),
@@ -30,8 +34,10 @@ impl Service {
             profile: config.policy.profile.as_str().to_owned(),
             mover: config.transfer.mover.as_str().to_owned(),
             config_hash: config.hash(),
+            config_reloads: agency.reloads.load(Ordering::Relaxed),
             uptime_ms: millis(agency.started.elapsed()),
             draining: agency.draining.load(Ordering::Acquire),
+            recovering: recovering.map_err(|full| super::overloaded("ledger", full))?.unwrap_or(false),
             ready: self.ready(),
             mesh_addr: mesh.addr().to_string(),
             arena: config.arena.as_ref().map(|arena| (arena.path.display().to_string(), arena.size)),

@@ -61,7 +61,7 @@ impl Agency {
             late_ms: 0.0,
             taken: Some(Mono(self.links.clock.now().mono.0.saturating_sub(age_ns))),
         };
-        let rules = settings::health(&self.config);
+        let rules = settings::health(&self.config.borrow());
         health::judge(&rules, path.bandwidth_gbps, &sample).map_err(|discard| {
             self.links.metrics.discarded(discard);
             let (duration_ms, gbps) = (report.duration_ms, path.bandwidth_gbps);

@@ -52,6 +52,9 @@ pub(crate) async fn status(plain: Plain) -> Result<(), Failure> {
     let paths: Vec<_> = status.paths.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let work = match (status.ready, status.draining) {
         (_, true) => "draining: takes no new work",
+        _ if status.recovering => {
+            "recovering: grants no leases until its engine reports, or those of its earlier life are over"
+        }
         (true, false) => "ready",
         (false, false) => "not ready: has not joined its mesh yet",
     };

@@ -53,7 +53,13 @@ impl Own {
 
 impl MeshCore {
     pub(super) fn publish_node(&mut self, now: Now, record: &NodeRecord, out: &mut Vec<Output>) {
+        let known = self.records.node(&self.settings.node);
+        let new_key = known.is_some_and(|known| known.certificate != record.certificate);
         self.publish(now, RecordKind::Node, record, out);
+        if new_key {
+            // Nobody could prove by the new certificate what the old key has signed.
+            self.publish_again(now, out);
+        }
     }
 
     pub(super) fn publish_load(&mut self, now: Now, record: &LoadRecord, out: &mut Vec<Output>) {

@@ -1,4 +1,13 @@
-//! Exchanges: one member tells another all it knows, in short; both fetch what they lack.
+//! Exchanges: two members find out where their knowledge differs, and both fetch what they lack.
+//!
+//! ```text
+//! asker                                   asked
+//!   │── Roots: two hashes of everything ──▶│ the same? Same, and that is all
+//!   │◀── Buckets: 64 hashes, of what differs│
+//!   │── Entries: of the buckets that differ▶│
+//!   │◀── Delta: what the asker lacks; names │
+//!   │── Push: what was named ──────────────▶│
+//! ```
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,6 +16,7 @@ use rand::RngExt;
 
 use super::super::membership::Effects;
 use super::super::size::Beat;
+use super::super::summary::{BUCKETS, BucketSet, Entry, Summary};
 use super::super::wire::{Aged, MAX_SYNC, SyncAsk, SyncPush, SyncReply};
 use super::super::{MAX_MEMBERS, MAX_ORIGINS, Member, Output, Refusal};
 use super::{MeshCore, refusal_of, refuse};
@@ -20,6 +30,8 @@ const PATIENCE_MS: u64 = 5_000;
 const MAX_UNDER_WAY: usize = 8;
 /// Records may fill this much of a message; members take the rest.
 const RECORD_BUDGET: usize = MAX_SYNC / 2;
+/// Versions of records may fill this much of a message, members less than half of it.
+const DIGEST_BUDGET: usize = MAX_SYNC / 4;
 /// After this many false proofs in one message the rest of it is not looked at.
 const MAX_FORGERIES: usize = 16;
 /// News of more members than this is left to the exchanges of the others.
@@ -29,9 +41,19 @@ const SPREAD_AT_MOST: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
     next_exchange: u64,
-    under_way: BTreeMap<u64, (NodeName, Mono)>,
+    under_way: BTreeMap<u64, Round>,
     due: Option<Mono>,
     hurry_until: Option<Mono>,
+}
+
+/// A round that this node opened.
+#[derive(Debug)]
+struct Round {
+    to: NodeName,
+    addr: SocketAddr,
+    until: Mono,
+    /// Whether it is the first of its exchange.
+    first: bool,
 }
 
 impl Syncs {
@@ -62,9 +84,9 @@ impl Syncs {
 
 impl MeshCore {
     pub(super) fn seed_seen(&mut self, now: Now, node: NodeName, addr: SocketAddr, out: &mut Vec<Output>) {
-        let asked = self.syncs.under_way.values().any(|(to, _)| *to == node);
+        let asked = self.syncs.under_way.values().any(|round| round.to == node);
         if node != self.settings.node && !self.live.contains_key(&node) && !asked {
-            self.ask(now, node, addr, out);
+            self.open(now, node, addr, out);
         }
     }
 
@@ -72,7 +94,7 @@ impl MeshCore {
         if self.live.is_empty() || self.syncs.due.is_some_and(|due| due > now.mono) {
             return;
         }
-        self.syncs.under_way.retain(|_, (_, until)| *until > now.mono);
+        self.syncs.under_way.retain(|_, round| round.until > now.mono);
         let hurry = self.syncs.hurry_until.is_some_and(|until| until > now.mono);
         let pause = if hurry { self.beat.sync / 8 } else { self.beat.sync };
         // A little disorder keeps nodes that started together from asking together.
@@ -81,7 +103,7 @@ impl MeshCore {
         let chosen = self.rng.random_range(0..self.live.len());
         if let Some(member) = self.live.values().nth(chosen) {
             let (name, addr) = (member.name.clone(), member.addr);
-            self.ask(now, name, addr, out);
+            self.open(now, name, addr, out);
         }
     }
 
@@ -90,9 +112,25 @@ impl MeshCore {
             Ok(ask) => ask,
             Err(error) => return refuse(out, refusal_of(&error), from),
         };
-        self.learn(now, from, ask.members, out);
-        let (records, want) = self.records.compare(now.mono, &ask.digest, RECORD_BUDGET);
-        let reply = SyncReply { members: self.everyone(), records, want };
+        self.heard_from(now, out);
+        let reply = match ask {
+            SyncAsk::Roots { members, records } => {
+                let mine = self.members_summary();
+                let buckets = |differs: bool, summary: &Summary| if differs { summary.buckets() } else { Vec::new() };
+                match (mine.root() != members, self.records.summary().root() != records) {
+                    (false, false) => SyncReply::Same,
+                    (members, records) => SyncReply::Buckets {
+                        members: buckets(members, &mine),
+                        records: buckets(records, self.records.summary()),
+                    },
+                }
+            }
+            SyncAsk::Entries { member_buckets, members, record_buckets, digest } => {
+                self.learn(now, from, members, out);
+                let (records, want) = self.records.compare(now.mono, BucketSet(record_buckets), &digest, RECORD_BUDGET);
+                SyncReply::Delta { members: self.members_in(BucketSet(member_buckets)), records, want }
+            }
+        };
         match codec::encode(&reply) {
             Ok(bytes) => out.push(Output::SyncReply { exchange, bytes }),
             Err(error) => refuse(out, refusal_of(&error), from),
@@ -107,20 +145,41 @@ impl MeshCore {
         bytes: &[u8],
         out: &mut Vec<Output>,
     ) {
-        match self.syncs.under_way.remove(&exchange) {
-            Some((to, _)) if to == *from => {}
+        let round = match self.syncs.under_way.remove(&exchange) {
+            Some(round) if round.to == *from => round,
             _ => return refuse(out, Refusal::Unasked, from),
-        }
+        };
         let reply = match codec::decode::<SyncReply>(bytes) {
             Ok(reply) => reply,
             Err(error) => return refuse(out, refusal_of(&error), from),
         };
-        self.learn(now, from, reply.members, out);
-        self.take_records(now, from, reply.records, out);
-        let push = SyncPush { records: self.records.take(now.mono, &reply.want, RECORD_BUDGET) };
-        match codec::encode(&push) {
-            Ok(bytes) => out.push(Output::SyncPush { exchange, bytes }),
-            Err(error) => refuse(out, refusal_of(&error), from),
+        match (round.first, reply) {
+            (true, SyncReply::Same) => self.heard_from(now, out),
+            (true, SyncReply::Buckets { members, records }) => {
+                let fits = |buckets: &[u64]| buckets.is_empty() || buckets.len() == BUCKETS;
+                if !fits(&members) || !fits(&records) {
+                    return refuse(out, Refusal::Malformed, from);
+                }
+                self.heard_from(now, out);
+                let differing =
+                    (self.members_summary().differing(&members), self.records.summary().differing(&records));
+                self.go_on(now, round, differing, out);
+            }
+            (false, SyncReply::Delta { members, records, want }) => {
+                self.learn(now, from, members, out);
+                self.take_records(now, from, records, out);
+                if want.is_empty() {
+                    return;
+                }
+                let push = SyncPush { records: self.records.take(now.mono, &want, RECORD_BUDGET) };
+                match codec::encode(&push) {
+                    Ok(bytes) => out.push(Output::SyncPush { exchange, bytes }),
+                    Err(error) => refuse(out, refusal_of(&error), from),
+                }
+            }
+            (true, SyncReply::Delta { .. }) | (false, SyncReply::Same | SyncReply::Buckets { .. }) => {
+                refuse(out, Refusal::Unasked, from);
+            }
         }
     }
 
@@ -131,22 +190,54 @@ impl MeshCore {
         }
     }
 
-    fn ask(&mut self, now: Now, to: NodeName, addr: SocketAddr, out: &mut Vec<Output>) {
+    fn open(&mut self, now: Now, to: NodeName, addr: SocketAddr, out: &mut Vec<Output>) {
         if self.syncs.under_way.len() >= MAX_UNDER_WAY {
             return;
         }
-        let ask = SyncAsk { members: self.everyone(), digest: self.records.digest() };
-        if let Ok(bytes) = codec::encode(&ask) {
-            let exchange = self.syncs.next_exchange;
-            self.syncs.next_exchange += 1;
-            self.syncs.under_way.insert(exchange, (to.clone(), now.mono.plus_ms(PATIENCE_MS)));
-            out.push(Output::SyncAsk { exchange, to, addr, bytes });
+        let ask = SyncAsk::Roots { members: self.members_summary().root(), records: self.records.summary().root() };
+        self.ask(Round { to, addr, until: now.mono.plus_ms(PATIENCE_MS), first: true }, &ask, out);
+    }
+
+    /// The second round, about the buckets of members and of records that differ.
+    fn go_on(&mut self, now: Now, round: Round, differing: (BucketSet, BucketSet), out: &mut Vec<Output>) {
+        // What does not fit this time begins the next one, by chance at least.
+        let first = self.rng.random_range(0..BUCKETS);
+        let (record_buckets, digest) = self.records.digest(differing.1, first, DIGEST_BUDGET);
+        let ask = SyncAsk::Entries {
+            member_buckets: differing.0.0,
+            members: self.members_in(differing.0),
+            record_buckets: record_buckets.0,
+            digest,
+        };
+        self.ask(Round { until: now.mono.plus_ms(PATIENCE_MS), first: false, ..round }, &ask, out);
+    }
+
+    fn ask(&mut self, round: Round, ask: &SyncAsk, out: &mut Vec<Output>) {
+        match codec::encode(ask) {
+            Ok(bytes) => {
+                let exchange = self.syncs.next_exchange;
+                self.syncs.next_exchange += 1;
+                out.push(Output::SyncAsk { exchange, to: round.to.clone(), addr: round.addr, bytes });
+                self.syncs.under_way.insert(exchange, round);
+            }
+            Err(error) => out.push(Output::Refused { reason: refusal_of(&error), from: None }),
         }
     }
 
-    fn everyone(&self) -> Vec<foca::Member<Member>> {
+    /// Everyone who is not down, in short.
+    fn members_summary(&self) -> Summary {
+        let up = |member: &foca::Member<Member>| {
+            (member.state() != foca::State::Down).then(|| Entry::of_member(member.id(), member.state()))
+        };
+        let me = Entry::of_member(self.membership.identity(), foca::State::Alive);
+        self.membership.known().filter_map(up).chain([me]).collect()
+    }
+
+    /// Everyone in `buckets`, those that are down included.
+    fn members_in(&self, buckets: BucketSet) -> Vec<foca::Member<Member>> {
         let me = foca::Member::alive(self.membership.identity().clone());
-        std::iter::once(me).chain(self.membership.known().cloned()).collect()
+        let is_in = |member: &foca::Member<Member>| Entry::of_member(member.id(), member.state()).is_in(buckets);
+        std::iter::once(me).chain(self.membership.known().cloned()).filter(is_in).collect()
     }
 
     /// Takes another's view of the members: what is news, and can be true.
@@ -165,7 +256,10 @@ impl MeshCore {
             } else if known.get(&member.id().name) == Some(&member) {
                 // Nothing new.
             } else if known.contains_key(&member.id().name) {
-                news.push(member);
+                news.extend(self.judge(now, from, member, out));
+            } else if member.state() == foca::State::Down {
+                // Whoever was never met is not missed. Members told one another for ever of those
+                // that are gone for good, if this were taken in.
             } else if room > 0 {
                 room -= 1;
                 news.push(member);
@@ -174,9 +268,12 @@ impl MeshCore {
             }
         }
         for claim in &about_me {
+            self.rival(claim, out);
             self.outrank(now, claim.id(), out);
         }
-        news.extend(about_me);
+        for claim in about_me {
+            news.extend(self.judge(now, from, claim, out));
+        }
         let spread = news.len() <= SPREAD_AT_MOST;
         let mut effects = Effects::default();
         self.membership.learn(now.mono, news, spread, &mut effects);

@@ -2,13 +2,14 @@ use pki_types::CertificateDer;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType};
 
 use super::super::identity::node_uri;
-use super::super::wire::SyncReply;
+use super::super::wire::{SyncAsk, SyncReply};
 use super::super::{MAX_MEMBERS, Member, RecordSigner, Refusal};
 use super::*;
 use crate::codec::Blob;
 use crate::model::LoadRecord;
 
 const LIFE: Generation = 7;
+const ALL: BucketSet = BucketSet(!0);
 
 struct Cluster {
     issuer: Issuer<'static, KeyPair>,
@@ -52,7 +53,10 @@ impl Cluster {
 fn signed(signer: &RecordSigner, index: usize, kind: RecordKind, body: Vec<u8>) -> Aged {
     let origin = NodeName::new(&format!("n{index}")).unwrap();
     let (body, signature) = (Blob(body), Blob::default());
-    let mut envelope = Envelope { origin, kind, generation: LIFE, seq: 1, ttl_ms: 60_000, body, signature };
+    resigned(signer, Envelope { origin, kind, generation: LIFE, seq: 1, ttl_ms: 60_000, body, signature })
+}
+
+fn resigned(signer: &RecordSigner, mut envelope: Envelope) -> Aged {
     envelope.signature = Blob(signer.sign(&envelope.signed_bytes("c").unwrap()));
     Aged { age_ms: 0, envelope }
 }
@@ -118,11 +122,59 @@ fn both_ends_of_a_comparison_learn_what_they_lack_and_no_more() {
         records.accept(at(0), Some(LIFE), more.clone()).unwrap();
     }
     let wanted = (only_theirs.envelope.origin.clone(), RecordKind::Node);
-    let (lacked, want) = ours.compare(Mono(0), &theirs.digest(), 1 << 20);
+    let all = |records: &Records| records.digest(ALL, 0, 1 << 20).1;
+    let (lacked, want) = ours.compare(Mono(0), ALL, &all(&theirs), 1 << 20);
     assert_eq!((lacked, &want), (vec![only_ours.clone()], &vec![wanted]));
     assert_eq!(theirs.take(Mono(0), &want, 1 << 20), [only_theirs]);
-    assert_eq!(ours.compare(Mono(0), &theirs.digest(), 10).0, [], "nothing fits");
-    assert_eq!(ours.compare(Mono(0), &ours.digest(), 1 << 20), (vec![], vec![]));
+    assert_eq!(ours.compare(Mono(0), ALL, &all(&theirs), 10).0, [], "nothing fits");
+    assert_eq!(ours.compare(Mono(0), ALL, &all(&ours), 1 << 20), (vec![], vec![]));
+
+    let differing = ours.summary().differing(&theirs.summary().buckets());
+    let (buckets, digest) = theirs.digest(differing, 0, 1 << 20);
+    assert_eq!(buckets, differing);
+    assert_eq!(ours.compare(Mono(0), buckets, &digest, 1 << 20), (vec![only_ours.clone()], want));
+    assert_eq!(ours.compare(Mono(0), BucketSet(0), &[], 1 << 20), (vec![], vec![]), "nothing was compared");
+}
+
+#[test]
+fn what_differs_by_more_than_a_message_is_compared_bucket_by_bucket() {
+    let cluster = Cluster::new();
+    let mut records = cluster.records();
+    for index in 0..100 {
+        records.accept(at(0), Some(LIFE), cluster.node(index).1).unwrap();
+    }
+    let mut told = BTreeSet::new();
+    let mut covered = BucketSet::default();
+    for first in (0..BUCKETS).step_by(4) {
+        let (buckets, digest) = records.digest(ALL, first, 400);
+        assert!(buckets.0 & 1 << first != 0, "it begins where it is told to");
+        let bytes: usize = digest.iter().map(|entry| entry.origin.as_str().len() + 12).sum();
+        assert!(bytes <= 400, "{bytes}");
+        told.extend(digest.into_iter().map(|entry| entry.origin));
+        covered = covered.with(buckets);
+    }
+    assert_eq!(covered, ALL);
+    assert_eq!(told.len(), 100);
+}
+
+#[test]
+fn the_summary_follows_what_holds_and_nothing_else() {
+    let cluster = Cluster::new();
+    let (one, other) = (cluster.node(0), cluster.node(1));
+    let mut records = cluster.records();
+    let empty = records.summary().clone();
+    records.accept(at(0), Some(LIFE), one.1.clone()).unwrap();
+    let with_one = records.summary().clone();
+    assert_ne!(with_one, empty);
+    records.accept(at(0), Some(LIFE), other.1.clone()).unwrap();
+    records.drop_origin(&other.1.envelope.origin);
+    assert_eq!(*records.summary(), with_one);
+    let newer = signed(&one.0, 0, RecordKind::Node, one.1.envelope.body.0.clone());
+    let newer = resigned(&one.0, Envelope { seq: 2, ..newer.envelope });
+    records.accept(at(0), Some(LIFE), newer).unwrap();
+    assert_ne!(*records.summary(), with_one);
+    records.expire(at(60_000).mono);
+    assert_eq!(*records.summary(), empty);
 }
 
 #[test]
@@ -137,7 +189,7 @@ fn an_answer_fits_its_message_however_much_is_wanted_and_asks_for_keys_first() {
         seqs: seqs.clone(),
     };
     let digest: Vec<_> = (0..MAX_ORIGINS).map(longest).collect();
-    let (lacked, want) = records.compare(Mono(0), &digest, 1 << 20);
+    let (lacked, want) = records.compare(Mono(0), ALL, &digest, 1 << 20);
     assert_eq!(lacked, []);
     assert!(want.len() > 900 && want.iter().all(|(_, kind)| *kind == RecordKind::Node), "{}", want.len());
     let member = Member {
@@ -147,8 +199,12 @@ fn an_answer_fits_its_message_however_much_is_wanted_and_asks_for_keys_first() {
         renewals: !0,
     };
     let members = vec![foca::Member::new(member, u16::MAX, foca::State::Down); MAX_MEMBERS + 1];
-    let most = codec::encode(&SyncReply { members, records: Vec::new(), want }).unwrap().len();
+    let delta = SyncReply::Delta { members: members.clone(), records: Vec::new(), want };
+    let most = codec::encode(&delta).unwrap().len();
     assert!(most + MAX_SYNC / 2 <= MAX_SYNC, "{most} bytes beside the records");
+    let entries = SyncAsk::Entries { member_buckets: !0, members, record_buckets: !0, digest: Vec::new() };
+    let most = codec::encode(&entries).unwrap().len();
+    assert!(most + MAX_SYNC / 4 <= MAX_SYNC, "{most} bytes beside the versions");
 }
 
 #[test]

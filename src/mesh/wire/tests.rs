@@ -34,12 +34,17 @@ fn the_form_of_every_message_is_fixed() {
 
     let members = vec![foca::Member::new(member("d0"), 4, foca::State::Suspect)];
     let member = [1, 2, b'd', b'0', 0, 10, 0, 0, 1, 7, 5, 1, 4, 1];
-    let reply = SyncReply { members: members.clone(), records: vec![], want: vec![(name("p"), RecordKind::Load)] };
-    assert_eq!(encode(&reply).unwrap(), [&[1][..], &member, &[0, 1, 1, b'p', 1]].concat());
+    let want = vec![(name("p"), RecordKind::Load)];
+    let delta = SyncReply::Delta { members: members.clone(), records: vec![], want };
+    assert_eq!(encode(&delta).unwrap(), [&[1, 2][..], &member, &[0, 1, 1, b'p', 1]].concat());
+    assert_eq!(encode(&SyncReply::Same).unwrap(), [1, 0]);
+    let buckets = SyncReply::Buckets { members: vec![], records: vec![7, 300] };
+    assert_eq!(encode(&buckets).unwrap(), [1, 1, 0, 2, 7, 251, 44, 1]);
 
+    assert_eq!(encode(&SyncAsk::Roots { members: 9, records: 300 }).unwrap(), [1, 0, 9, 251, 44, 1]);
     let digest = vec![OriginDigest { origin: name("p"), generation: 5, seqs: vec![(RecordKind::Node, 1)] }];
-    let ask = SyncAsk { members, digest };
-    assert_eq!(encode(&ask).unwrap(), [&[1][..], &member, &[1, 1, b'p', 5, 1, 0, 1]].concat());
+    let entries = SyncAsk::Entries { member_buckets: 3, members, record_buckets: 8, digest };
+    assert_eq!(encode(&entries).unwrap(), [&[1, 1, 3][..], &member, &[8, 1, 1, b'p', 5, 1, 0, 1]].concat());
 }
 
 #[test]

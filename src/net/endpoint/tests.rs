@@ -1,5 +1,6 @@
 //! What needs the inside of connections or identities that no file can hold.
 
+use super::super::ResetSecret;
 use super::*;
 
 async fn mtu_after_bulk(traffic: Traffic, enough: u16, at_most: usize) -> u16 {
@@ -48,4 +49,90 @@ async fn a_client_that_accepts_the_server_still_hears_that_its_own_certificate_w
         "{error}"
     );
     assert_eq!(server.counters().accepted, 0);
+}
+
+/// One life of an endpoint, on a runtime of its own.
+struct Life {
+    runtime: tokio::runtime::Runtime,
+    endpoint: Endpoint,
+}
+
+impl Life {
+    /// Starts at `addr`; an earlier life may need a moment to let go of it.
+    async fn start(identity: &NodeIdentity, traffic: Traffic, addr: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        for _ in 0..500 {
+            let entered = runtime.enter();
+            let bound = Endpoint::bind(addr, identity, traffic);
+            drop(entered);
+            match bound {
+                Ok(endpoint) => return Self { runtime, endpoint },
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+        panic!("{addr} is never free");
+    }
+
+    /// Ends it as a killed process ends: nothing runs that could tell the peers.
+    async fn kill(self) {
+        let Self { runtime, endpoint } = self;
+        tokio::task::spawn_blocking(move || {
+            runtime.shutdown_timeout(Duration::from_secs(10));
+            drop(endpoint);
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// How a connection to an endpoint ends that is killed and starts anew at the same address, and how
+/// long after the new start.
+async fn end_after_restart(traffic: Traffic, secrets: [ResetSecret; 2]) -> (ConnectionError, Duration) {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = |name: &str| NodeIdentity::dev("c", &NodeName::new(name).unwrap(), dir.path()).unwrap();
+    let [earlier, later] = secrets.map(|secret| identity("b").with_reset_secret(secret));
+    let client = Endpoint::bind("127.0.0.1:0".parse().unwrap(), &identity("a"), traffic).unwrap();
+
+    let first = Life::start(&earlier, traffic, "127.0.0.1:0".parse().unwrap()).await;
+    let addr = first.endpoint.local_addr();
+    let connection = client.connect(addr, None).await.unwrap();
+    let accepted = first.endpoint.accept().await.unwrap();
+    first.kill().await;
+    drop(accepted);
+    assert!(connection.is_open(), "nobody told it");
+
+    let second = Life::start(&later, traffic, addr).await;
+    let started = std::time::Instant::now();
+    // A prober has something to send now and then; it is what draws the reset.
+    let send = async {
+        loop {
+            if let Ok((mut stream, _)) = connection.quinn().open_bi().await {
+                let _ = stream.write_all(&[1; 64]).await;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let error = tokio::select! {
+        error = connection.quinn().closed() => error,
+        () = send => unreachable!("it never ends"),
+    };
+    let took = started.elapsed();
+    let again = client.connect(addr, None).await;
+    assert!(again.is_ok(), "{:?}", again.err());
+    second.kill().await;
+    (error, took)
+}
+
+#[tokio::test]
+async fn a_killed_endpoint_that_starts_again_ends_its_old_connections_by_its_secret_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = |name: &str| ResetSecret::load_or_create(&dir.path().join(name)).unwrap();
+    for traffic in [Traffic::Mesh, Traffic::Rail] {
+        let (error, took) = end_after_restart(traffic, [secret("one"), secret("one")]).await;
+        println!("{traffic:?}: {error} after {took:?}");
+        assert_eq!(error, ConnectionError::Reset, "{traffic:?}");
+    }
+    let (error, took) = end_after_restart(Traffic::Mesh, [secret("one"), secret("other")]).await;
+    println!("another secret: {error} after {took:?}");
+    assert_eq!(error, ConnectionError::TimedOut);
 }

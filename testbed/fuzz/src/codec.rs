@@ -72,7 +72,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         generation: 7,
         seqs: vec![(RecordKind::Node, 1), (RecordKind::Load, 300), (RecordKind::Paths(2), 70_000)],
     };
+    let entries =
+        SyncAsk::Entries { member_buckets: 1, members: Vec::new(), record_buckets: 6, digest: vec![digest] };
     let aged = Aged { age_ms: 12, envelope: envelope.clone() };
+    let want = vec![(node("d0"), RecordKind::Node)];
+    let delta = SyncReply::Delta { members: Vec::new(), records: vec![aged.clone()], want };
     let ask = LeaseAsk {
         holder: node("p0"),
         holder_generation: 4,
@@ -85,7 +89,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let lease = "d0.7.300".parse().expect("a lease");
     let bytes = [
         (0, codec::encode(&envelope)),
-        (1, codec::encode(&SyncAsk { members: Vec::new(), digest: vec![digest] })),
+        (1, codec::encode(&SyncAsk::Roots { members: 1, records: u64::MAX })),
+        (1, codec::encode(&entries)),
+        (2, codec::encode(&SyncReply::Buckets { members: Vec::new(), records: vec![300; 64] })),
+        (2, codec::encode(&delta)),
         (3, codec::encode(&SyncPush { records: vec![aged] })),
         (4, codec::encode(&node_record(node("d0"), vec![1; 40]))),
         (5, codec::encode(&load())),

@@ -1,7 +1,7 @@
 use super::*;
 
-fn settings() -> Settings {
-    Settings {
+fn rates() -> Rates {
+    Rates {
         interval: Duration::from_secs(1),
         payload_bytes: 4096,
         budget_per_s: 200,
@@ -55,7 +55,7 @@ fn run(plan: &mut Plan, begin: Instant, seconds: u64, in_use: &BTreeSet<PathId>)
 #[test]
 fn with_a_thousand_paths_the_rate_stays_in_the_budget_those_in_use_are_in_and_the_others_take_turns() {
     let begin = Instant::now();
-    let mut plan = Plan::new(settings(), begin);
+    let mut plan = Plan::new(rates(), begin);
     let list = paths(1000);
     plan.follow(&list, begin);
     // Those that the hash would pick last.
@@ -85,7 +85,7 @@ fn with_a_thousand_paths_the_rate_stays_in_the_budget_those_in_use_are_in_and_th
 #[test]
 fn a_new_path_is_proven_soon_and_then_probed_at_its_interval() {
     let begin = Instant::now();
-    let mut plan = Plan::new(settings(), begin);
+    let mut plan = Plan::new(rates(), begin);
     plan.follow(&paths(1), begin);
     let sent = run(&mut plan, begin, 30, &BTreeSet::new());
     let times = &sent.small.values().next().unwrap();
@@ -100,7 +100,7 @@ fn a_new_path_is_proven_soon_and_then_probed_at_its_interval() {
 #[test]
 fn a_path_whose_probe_still_waits_is_not_sent_another_and_a_first_answer_is_no_sample() {
     let begin = Instant::now();
-    let mut plan = Plan::new(settings(), begin);
+    let mut plan = Plan::new(rates(), begin);
     plan.follow(&paths(1), begin);
     plan.review(begin, BTreeSet::new);
     let later = begin + Duration::from_secs(2);
@@ -117,7 +117,7 @@ fn a_path_whose_probe_still_waits_is_not_sent_another_and_a_first_answer_is_no_s
 #[test]
 fn bulk_probes_are_no_larger_than_their_rail_needs_and_canaries_go_out_at_once() {
     let begin = Instant::now();
-    let mut plan = Plan::new(Settings { bulk_bytes: 0, ..settings() }, begin);
+    let mut plan = Plan::new(Rates { bulk_bytes: 0, ..rates() }, begin);
     let mut list = paths(2);
     list[1].bandwidth_gbps = 1.0;
     plan.follow(&list, begin);
@@ -127,7 +127,7 @@ fn bulk_probes_are_no_larger_than_their_rail_needs_and_canaries_go_out_at_once()
     let bulk: Vec<_> = due.iter().filter(|due| due.bulk).map(|due| (due.payload_bytes, due.deadline)).collect();
     assert_eq!(bulk, [(2 << 20, Duration::from_millis(300))], "one at a time");
 
-    let on = settings();
+    let on = rates();
     assert_eq!(on.bulk_bytes_on(&list[0]), 8 << 20);
     assert_eq!(on.bulk_bytes_on(&list[1]), 1_000_000);
 }
