@@ -91,7 +91,7 @@ impl World {
             }
             Output::Event(event) => self.learn(node, event),
             Output::Refused { reason, .. } => self.audit.mesh_refused(reason),
-            Output::Member { .. } | Output::Renewed(_) => {}
+            Output::Member { .. } | Output::Renewed(_) | Output::Rival { .. } => {}
         }
     }
 

@@ -9,7 +9,7 @@ use super::settings::{Gossip, Settings};
 use super::wiring::CoreInput;
 use crate::core::{Core, Mono, Now};
 use crate::health::{self, HealthCore};
-use crate::ledger::Ledger;
+use crate::ledger::{self, Ledger};
 use crate::mesh::{self, MeshCore};
 use crate::model::{BackendKind, Generation, LeaseId, NodeName, NodeRecord, RailRecord, RequestId, RiskGroup, Role};
 use crate::policy::Policy;
@@ -40,6 +40,8 @@ pub(super) struct Node {
     pub(super) life: u32,
     pub(super) generation: Generation,
     pub(super) clock_offset_ms: i64,
+    /// What the host's disk says of leases: it outlives the process.
+    pub(super) longest_ttl_ms: Option<u64>,
     pub(super) cores: Option<Cores>,
     backlog: VecDeque<Heard>,
     pub(super) backlog_dropped: u64,
@@ -125,6 +127,7 @@ impl Node {
             life: 0,
             generation: 0,
             clock_offset_ms: 0,
+            longest_ttl_ms: None,
             cores: None,
             backlog: VecDeque::new(),
             backlog_dropped: 0,
@@ -186,7 +189,11 @@ impl Node {
         let first = health::Input::Configure(settings.health.clone());
         cores.inbox.push_back(CoreInput::Health(first));
         if self.decodes {
-            cores.inbox.push_back(CoreInput::Ledger(crate::ledger::Input::Tick));
+            let first = match self.longest_ttl_ms {
+                Some(longest_ttl_ms) => ledger::Input::Recover { longest_ttl_ms },
+                None => ledger::Input::Tick,
+            };
+            cores.inbox.push_back(CoreInput::Ledger(first));
         }
         // As the agent does: its own record makes its own host known to its own policy.
         let record = Arc::new(self.record.clone());
