@@ -91,7 +91,6 @@ impl World {
             }
             Output::Event(event) => self.learn(node, event),
             Output::Refused { reason, .. } => self.audit.mesh_refused(reason),
-            // No scenario gives two hosts one name.
             Output::Member { .. } | Output::Renewed(_) | Output::Rival { .. } => {}
         }
     }

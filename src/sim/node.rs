@@ -9,7 +9,7 @@ use super::settings::{Gossip, Settings};
 use super::wiring::CoreInput;
 use crate::core::{Core, Mono, Now};
 use crate::health::{self, HealthCore};
-use crate::ledger::Ledger;
+use crate::ledger::{self, Ledger};
 use crate::mesh::{self, MeshCore};
 use crate::model::{BackendKind, Generation, LeaseId, NodeName, NodeRecord, RailRecord, RequestId, RiskGroup, Role};
 use crate::policy::Policy;
@@ -40,7 +40,7 @@ pub(super) struct Node {
     pub(super) life: u32,
     pub(super) generation: Generation,
     pub(super) clock_offset_ms: i64,
-    /// What the ledger of its last processes noted of their leases, for those after them.
+    /// What the host's disk says of leases: it outlives the process.
     pub(super) longest_ttl_ms: Option<u64>,
     pub(super) cores: Option<Cores>,
     backlog: VecDeque<Heard>,
@@ -190,8 +190,8 @@ impl Node {
         cores.inbox.push_back(CoreInput::Health(first));
         if self.decodes {
             let first = match self.longest_ttl_ms {
-                Some(longest_ttl_ms) => crate::ledger::Input::Recover { longest_ttl_ms },
-                None => crate::ledger::Input::Tick,
+                Some(longest_ttl_ms) => ledger::Input::Recover { longest_ttl_ms },
+                None => ledger::Input::Tick,
             };
             cores.inbox.push_back(CoreInput::Ledger(first));
         }

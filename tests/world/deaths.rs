@@ -137,7 +137,7 @@ fn a_decode_host_that_is_killed_and_started_under_the_same_name_is_used_again_an
         for gossip in [settings(seed, 2, 2).gossip, cores(MeshSize::Local, 2, 2)] {
             let mut base = Settings { gossip, ..settings(seed, 2, 2) };
             base.arrivals = Some(mixed(6.0, 32 * MIB, 40 * SECOND));
-            // Its engine reports: without its word a host that was killed waits for the longest lease.
+            // Its engine's word ends the new life's doubt over what the old one granted.
             base.engine_word_ms = Some(100);
             let mut world = warm(base);
             let host = world.decode(0);

@@ -77,6 +77,7 @@ fn a_flapping_path_is_quarantined_and_restored_once_an_episode_each_time_for_lon
         println!("flapping with {period_s} s: quarantined for {lasted:?}, then {last:?} ms, healthy {back:?} ms later");
         assert!(!quarantines(&world, &path, since).is_empty(), "period {period_s} s: it is quarantined at all");
         assert!(back.is_some(), "period {period_s} s: it is never trusted again");
+        lasted.extend(last);
         // A quarantine lasts for its hold, or as long as the fault and a few clean windows, whichever
         // is longer: where that is the fault, two may be as long.
         assert!(lasted.windows(2).all(|two| two[1] + SECOND > two[0]), "period {period_s} s: {lasted:?}");
