@@ -215,11 +215,6 @@ impl World {
                         self.accepted(node, write, result);
                     }
                 }
-                ledger::Output::LongestTtl { ttl_ms } => {
-                    if let Some(node) = self.nodes.get_mut(node) {
-                        node.longest_ttl_ms = Some(ttl_ms);
-                    }
-                }
                 ledger::Output::Staged { lease, from, to } => self.staged(node, lease, from, to),
                 ledger::Output::LongestTtl { ttl_ms } => {
                     if let Some(host) = self.nodes.get_mut(node) {
