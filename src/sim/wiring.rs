@@ -216,6 +216,11 @@ impl World {
                     }
                 }
                 ledger::Output::Staged { lease, from, to } => self.staged(node, lease, from, to),
+                ledger::Output::LongestTtl { ttl_ms } => {
+                    if let Some(host) = self.nodes.get_mut(node) {
+                        host.longest_ttl_ms = Some(ttl_ms);
+                    }
+                }
                 ledger::Output::Load(record) => self.publish_load(node, record),
             }
         }
