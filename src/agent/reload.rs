@@ -171,7 +171,7 @@ mod tests {
         for (from, to, key) in [
             ("max_sessions = 4", "max_sessions = 5", "decode.max_sessions"),
             ("max_sessions = 4", "max_sessions = 4\nsoft_fraction = 0.5", "decode.soft_fraction"),
-            ("[arena]", "[probe]\ninterval = \"2s\"\n[arena]", "probe.interval"),
+            ("[arena]", "[probe]\ninterval = \"500ms\"\n[arena]", "probe.interval"),
             ("[arena]", "[transfer]\nbudget = \"2s\"\n[arena]", "transfer.budget"),
             (
                 "[arena]",
