@@ -69,12 +69,22 @@ pub struct Sample {
     pub bytes: u64,
     /// Bytes that were to be moved: as many as `bytes` where it worked.
     pub attempted_bytes: u64,
-    /// Bytes of this host's own that shared the rail meanwhile, the sample's own not counted.
+    /// Bytes that shared the rail meanwhile at that end at which they were more, the sample's own not
+    /// counted.
     pub inflight_bytes: u64,
     /// How late this host itself was while it measured, in milliseconds.
     pub late_ms: f64,
     /// When it ended, by the clock that the core is told; the time of the turn if absent.
     pub taken: Option<Mono>,
+}
+
+impl Sample {
+    /// When it began, for a core whose time is `now`.
+    pub(crate) fn began(&self, now: Mono) -> Mono {
+        let elapsed_ns = if self.elapsed_ms >= 0.0 { self.elapsed_ms * 1e6 } else { 0.0 };
+        // The conversion saturates: what took longer than the clock runs began at its origin.
+        Mono(self.taken.unwrap_or(now).0.saturating_sub(elapsed_ns as u64))
+    }
 }
 
 /// What the shell tells the health core.
@@ -161,6 +171,8 @@ crate::model::coded!(
         Frozen = "frozen",
         /// Older than the newest sample of its path.
         Reordered = "reordered",
+        /// Begun before its path was there: it measured an earlier life of the far end.
+        EarlierLife = "earlier_life",
         /// The path is not known.
         UnknownPath = "unknown_path",
         /// The table of paths is full.

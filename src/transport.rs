@@ -84,6 +84,9 @@ pub struct Written {
     pub hash: [u8; 32],
     /// From the first byte sent to the far end's confirmation.
     pub elapsed: Duration,
+    /// Bytes of other writes that came to the far end on the same rail meanwhile; 0 where the
+    /// backend cannot say.
+    pub shared_bytes: u64,
 }
 
 /// A way to move bytes between arenas.

@@ -342,9 +342,12 @@ async fn attempt(
     if result.is_ok() {
         links.metrics.moved(rail.kind, Direction::Sent, bytes);
     }
-    let shared = shared_before.max(rail.in_flight_bytes());
+    // Whichever end was shared more set the pace. No more can have come than the rail carries.
+    let carried_bytes = elapsed.as_secs_f64() * plan.path.bandwidth_gbps * 1e9 / 8.0;
+    let at_far_end = result.as_ref().map_or(0, |written| written.shared_bytes.min(carried_bytes as u64));
+    let shared = shared_before.max(rail.in_flight_bytes()).max(at_far_end);
     let said = outcome(&result.as_ref().map(|_| ()).map_err(Clone::clone));
-    if let Some(outcome) = said.filter(|_| is_fair(deadline, bytes + shared, plan.path.bandwidth_gbps)) {
+    if let Some(outcome) = said.filter(|_| is_fair(deadline, bytes.saturating_add(shared), plan.path.bandwidth_gbps)) {
         links.offer_health(Sample {
             path: plan.path.id.clone(),
             kind: SampleKind::Transfer,

@@ -29,6 +29,8 @@ pub struct HealthCore {
 #[derive(Clone, Debug)]
 struct Known {
     bandwidth_gbps: f64,
+    /// Since when the path is there.
+    up: Mono,
     track: ProfileTrack,
 }
 
@@ -52,6 +54,8 @@ pub struct PathSnapshot {
     pub path: PathId,
     /// Its bandwidth in gigabits per second.
     pub bandwidth_gbps: f64,
+    /// Since when it is there.
+    pub up: Mono,
     /// Its samples and state.
     pub track: ProfileTrack,
 }
@@ -88,7 +92,7 @@ impl HealthCore {
         self.settings = settings;
     }
 
-    fn path_up(&mut self, spec: PathSpec, out: &mut Vec<Output>) {
+    fn path_up(&mut self, now: Mono, spec: PathSpec, out: &mut Vec<Output>) {
         let PathSpec { id: path, bandwidth_gbps, address: _ } = spec;
         if !(bandwidth_gbps.is_finite() && bandwidth_gbps > 0.0) {
             out.push(Output::Discarded { path, reason: Discard::Invalid });
@@ -97,7 +101,8 @@ impl HealthCore {
         } else if self.paths.len() >= self.settings.max_paths {
             out.push(Output::Discarded { path, reason: Discard::TooManyPaths });
         } else {
-            self.paths.insert(path, Known { bandwidth_gbps, track: ProfileTrack::new(self.settings.profile) });
+            let track = ProfileTrack::new(self.settings.profile);
+            self.paths.insert(path, Known { bandwidth_gbps, track, up: now });
         }
     }
 
@@ -115,6 +120,10 @@ impl HealthCore {
             out.push(Output::Discarded { path: sample.path, reason: Discard::UnknownPath });
             return;
         };
+        if self.settings.profile == Profile::Mesh && sample.began(now) < known.up {
+            out.push(Output::Discarded { path: sample.path, reason: Discard::EarlierLife });
+            return;
+        }
         let admitted = sample::admit(&self.settings, known.bandwidth_gbps, &sample);
         if self.settings.profile == Profile::Mesh && admitted != Err(Discard::Invalid) {
             out.extend(self.stall.note(now, sample::is_late(&self.settings, &sample)).map(Output::Frozen));
@@ -183,7 +192,7 @@ impl Core for HealthCore {
         self.fire(now.mono, out);
         match input {
             Input::Configure(settings) => self.configure(settings, out),
-            Input::PathUp(spec) => self.path_up(spec, out),
+            Input::PathUp(spec) => self.path_up(now.mono, spec, out),
             Input::PathGone(path) => self.path_gone(path, out),
             Input::Sample(sample) => self.sample(now.mono, sample, out),
             Input::Tick => {}
@@ -198,6 +207,7 @@ impl Core for HealthCore {
         let path = |(path, known): (&PathId, &Known)| PathSnapshot {
             path: path.clone(),
             bandwidth_gbps: known.bandwidth_gbps,
+            up: known.up,
             track: known.track.clone(),
         };
         Snapshot {
@@ -209,7 +219,10 @@ impl Core for HealthCore {
     }
 
     fn restore(snapshot: Snapshot) -> Self {
-        let known = |path: PathSnapshot| (path.path, Known { bandwidth_gbps: path.bandwidth_gbps, track: path.track });
+        let known = |path: PathSnapshot| {
+            let PathSnapshot { path, bandwidth_gbps, up, track } = path;
+            (path, Known { bandwidth_gbps, up, track })
+        };
         let paths: BTreeMap<PathId, Known> = snapshot.paths.into_iter().take(super::MAX_PATHS).map(known).collect();
         let due = |(path, known): (&PathId, &Known)| known.track.canary_due().map(|at| (at, path.clone()));
         Self {

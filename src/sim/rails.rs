@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::event::{Event, Heard};
 use super::fault::{Drawn, Fault};
 use super::world::World;
-use crate::model::{Extent, LeaseId, PathId, PathSpec};
+use crate::model::{Extent, LeaseId, PathId, PathSpec, RailName};
 
 /// A probe that meets bulk waits behind at most this many bytes of it.
 const QUEUE_BYTES: f64 = 64.0 * 1024.0;
@@ -19,6 +19,8 @@ pub(super) struct Rails {
     faults: BTreeMap<PathId, (Fault, u64)>,
     /// When each path was last cleared of a fault.
     cleared_ns: BTreeMap<PathId, u64>,
+    /// Bytes that have come to each destination on each rail, as of when rails were shared last.
+    came: BTreeMap<(usize, RailName), f64>,
     pub(super) rng: ChaCha8Rng,
 }
 
@@ -43,6 +45,8 @@ pub(super) struct Write {
     pub(super) receiving: bool,
     /// Its bytes flow, as far as both ends run.
     pub(super) flows: bool,
+    /// What had come to its destination's rail when it was let in.
+    pub(super) came_before: f64,
     left: f64,
     rate: f64,
     since_ns: u64,
@@ -76,11 +80,19 @@ impl Write {
             sending: true,
             receiving: false,
             flows: false,
+            came_before: 0.0,
             left: bytes as f64,
             rate: 0.0,
             since_ns: started_ns,
             version: 0,
         }
+    }
+}
+
+impl Write {
+    /// Bytes that have come since they were counted last.
+    fn on_its_way(&self, now_ns: u64) -> f64 {
+        (self.rate * now_ns.saturating_sub(self.since_ns) as f64).min(self.left)
     }
 }
 
@@ -90,6 +102,7 @@ impl Rails {
             writes: BTreeMap::new(),
             faults: BTreeMap::new(),
             cleared_ns: BTreeMap::new(),
+            came: BTreeMap::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
         }
     }
@@ -129,6 +142,22 @@ impl Rails {
         let same =
             |write: &&Write| write.sending && write.path.id.source == path.source && write.path.id.rail == path.rail;
         self.writes.values().filter(same).map(|write| write.bytes).sum()
+    }
+
+    /// Bytes that have come to a destination on a rail so far.
+    pub(super) fn came(&self, destination: usize, rail: &RailName, now_ns: u64) -> f64 {
+        let counted = self.came.get(&(destination, rail.clone())).copied().unwrap_or(0.0);
+        let here = |write: &&Write| write.destination == destination && write.path.id.rail == *rail;
+        counted + self.writes.values().filter(here).map(|write| write.on_its_way(now_ns)).sum::<f64>()
+    }
+
+    /// Takes a write that has come so far into account.
+    pub(super) fn count(&mut self, id: u64, now_ns: u64) {
+        let Some(write) = self.writes.get_mut(&id) else { return };
+        let came = write.on_its_way(now_ns);
+        write.left -= came;
+        write.since_ns = now_ns;
+        *self.came.entry((write.destination, write.path.id.rail.clone())).or_default() += came;
     }
 
     /// How long the bytes of a probe take on a path beside the bulk of others, in milliseconds: a
@@ -187,12 +216,12 @@ impl World {
             rates.push((*id, if moves(write) { gbps / 8.0 } else { 0.0 }));
         }
         for (id, rate) in rates {
+            self.rails.count(id, now_ns);
             let Some(write) = self.rails.writes.get_mut(&id) else { continue };
             if (write.rate - rate).abs() < f64::EPSILON {
                 continue;
             }
-            write.left = (write.left - write.rate * now_ns.saturating_sub(write.since_ns) as f64).max(0.0);
-            (write.rate, write.since_ns) = (rate, now_ns);
+            write.rate = rate;
             write.version += 1;
             if rate > 0.0 {
                 let takes_ns = libm::ceil(write.left / rate) as u64;
@@ -204,6 +233,7 @@ impl World {
 
     /// The last byte of a write has come, if its rate has not changed meanwhile.
     pub(super) fn moved(&mut self, id: u64, version: u64) {
+        self.rails.count(id, self.now_ns);
         let Some(write) = self.rails.writes.get_mut(&id) else { return };
         if write.version != version || !write.flows {
             return;

@@ -98,11 +98,14 @@ impl World {
 
     /// The destination's ledger lets a write in, or does not.
     pub(super) fn opened(&mut self, node: usize, id: u64, result: Result<Vec<Extent>, OpenRefusal>) {
+        let Some(write) = self.rails.writes.get(&id) else { return };
+        let came = self.rails.came(write.destination, &write.path.id.rail, self.now_ns);
         let Some(write) = self.rails.writes.get_mut(&id) else { return };
         match result {
             Ok(extents) => {
                 write.receiving = true;
                 write.extents = extents;
+                write.came_before = came;
                 // Its bytes came right behind its question: from here on they land.
                 write.flows = write.sending;
                 let wait_ms = write.deadline_ms + GRACE_MS;
@@ -252,7 +255,10 @@ impl World {
             Ended::Refused => return None,
         };
         let others = self.rails.in_flight(&write.path.id);
-        let inflight_bytes = write.shared_before.max(others);
+        // The receiver says what else came meanwhile; whichever end was shared more set the pace.
+        let came = self.rails.came(write.destination, &write.path.id.rail, self.now_ns) - write.came_before;
+        let at_far_end = if ended == Ended::Landed { (came - write.bytes as f64).max(0.0) as u64 } else { 0 };
+        let inflight_bytes = write.shared_before.max(others).max(at_far_end);
         let wire_ms = (write.bytes + inflight_bytes) as f64 * 8.0 / (write.path.bandwidth_gbps * 1e6);
         if (write.deadline_ms as f64) < MIN_FAIR_DEADLINE_MS + 2.0 * wire_ms {
             return None;
@@ -273,6 +279,7 @@ impl World {
 
     fn forget_write(&mut self, id: u64) {
         if self.rails.writes.get(&id).is_some_and(|write| !write.sending && !write.receiving) {
+            self.rails.count(id, self.now_ns);
             self.rails.writes.remove(&id);
         }
     }

@@ -57,6 +57,8 @@ struct Counters {
     probes: AtomicU64,
     landed: AtomicU64,
     landed_bytes: AtomicU64,
+    /// Bytes of writes that came, whatever became of them.
+    came_bytes: AtomicU64,
     refused: AtomicU64,
     broken: AtomicU64,
     malformed: AtomicU64,
@@ -138,7 +140,7 @@ impl QuicRail {
     #[must_use]
     pub fn counters(&self) -> RailCounters {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { probes, landed, landed_bytes, refused, broken, malformed } = &self.shared.counters;
+        let Counters { probes, landed, landed_bytes, refused, broken, malformed, .. } = &self.shared.counters;
         RailCounters {
             probes: of(probes),
             landed: of(landed),

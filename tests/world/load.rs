@@ -1,6 +1,5 @@
 //! A host's own load is no fault of its paths.
 
-use seam::model::PathState;
 use seam::sim::{Settings, World};
 
 use crate::common::{MIB, SECOND, mixed, settings, sound, world};
@@ -38,23 +37,18 @@ fn a_sender_that_uses_a_third_of_its_rail_excludes_no_sound_path() {
 }
 
 #[test]
-fn senders_that_meet_at_their_receivers_restrict_few_sound_paths_and_none_for_long() {
+fn senders_that_meet_at_their_receivers_exclude_no_sound_path() {
     const MINUTES: u64 = 10;
-    let (world, share) = a_third(2, 3, MINUTES);
-    let (audit, percent) = (world.audit(), share * 100.0);
-    let path_hours = 12.0 * MINUTES as f64 / 60.0;
-    println!(
-        "three senders: {percent:.1} % of their rails for {MINUTES} min, {} delivered, {} failed, {} false exclusions, \
-         {:.1} a path and hour",
-        audit.delivered,
-        audit.failed,
-        audit.false_exclusions(),
-        audit.false_exclusions() as f64 / path_hours
-    );
-    // What shares the receiver's rail is not known to the sender: where three of its five newest
-    // large samples met another's, the rail looks as if half of it were gone.
-    let mild =
-        |state: &PathState| matches!(state, PathState::Healthy | PathState::Restored | PathState::DegradedUsable);
-    assert!(audit.transitions.iter().all(|(_, _, _, to, _)| mild(to)), "{:?}", audit.transitions);
-    assert!(audit.false_exclusions() as f64 <= 6.0 * path_hours, "{:?}", audit.transitions);
+    for seed in 2..5 {
+        let (world, share) = a_third(seed, 3, MINUTES);
+        let (audit, percent) = (world.audit(), share * 100.0);
+        println!(
+            "three senders, seed {seed}: {percent:.1} % of their rails for {MINUTES} min, {} delivered, {} failed, \
+             {} false exclusions",
+            audit.delivered,
+            audit.failed,
+            audit.false_exclusions()
+        );
+        assert_eq!(audit.false_exclusions(), 0, "seed {seed}: {:?}", audit.transitions);
+    }
 }

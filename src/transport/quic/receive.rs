@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::wire::{MAX_MESSAGE, Reply, Request};
 use super::{CODE_ANSWERED, CODE_CANCELLED, CODE_MALFORMED, MAX_PROBE_BYTES, Shared};
-use crate::arena::{Arena, BadExtents, Run};
+use crate::arena::{BadExtents, Run};
 use crate::codec;
 use crate::model::{Extent, LeaseId, NodeName};
 use crate::net::frame::{read_frame, write_frame};
@@ -99,11 +99,12 @@ async fn write(
     bytes: u64,
     limit: Duration,
 ) -> Option<Reply> {
-    let Shared { arena, landing, counters } = shared;
+    let Shared { landing, counters, .. } = shared;
     let extents = match landing.open(lease, sender, bytes).await {
         Ok(extents) => extents,
         Err(words) => return Some(Reply::refused(&words)),
     };
+    let came_before = counters.came_bytes.load(Ordering::Relaxed);
     // From here on every way leads to `quiet`.
     let landed = tokio::select! {
         biased;
@@ -111,14 +112,15 @@ async fn write(
             landing.quiet(lease).await;
             return Some(Reply::refused("the lease was voided while its bytes came"));
         }
-        landed = timeout(limit, land(arena, incoming, &extents, bytes)) => landed,
+        landed = timeout(limit, land(shared, incoming, &extents, bytes)) => landed,
     };
     let reply = match landed {
         Ok(Ok(hashes)) if hashes.sent == hashes.found => match landing.delivered(lease, bytes, hashes.found).await {
             Ok(()) => {
                 count(&counters.landed);
                 counters.landed_bytes.fetch_add(bytes, Ordering::Relaxed);
-                Some(Reply::Landed)
+                let came = counters.came_bytes.load(Ordering::Relaxed) - came_before;
+                Some(Reply::Landed { shared_bytes: came.saturating_sub(bytes) })
             }
             Err(words) => Some(Reply::refused(&words)),
         },
@@ -154,7 +156,8 @@ impl From<crate::arena::OutOfArena> for LandError {
 
 /// Writes what comes into the arena, straight from the connection's buffers, and hashes what the
 /// arena then holds.
-async fn land(arena: &Arena, incoming: &mut RecvStream, extents: &[Extent], bytes: u64) -> Result<Hashes, LandError> {
+async fn land(shared: &Shared, incoming: &mut RecvStream, extents: &[Extent], bytes: u64) -> Result<Hashes, LandError> {
+    let Shared { arena, counters, .. } = shared;
     let mut landing = Run::disjoint(extents, bytes, arena.size()).map_err(LandError::Extents)?;
     let mut read_back = landing.clone();
     let mut hasher = blake3::Hasher::new();
@@ -163,6 +166,7 @@ async fn land(arena: &Arena, incoming: &mut RecvStream, extents: &[Extent], byte
     while let Some(count) = incoming.read_chunks(&mut pieces).await.map_err(LandError::Broken)? {
         for piece in pieces.iter_mut().take(count).map(std::mem::take) {
             let landed = arena.scatter(&mut landing, &piece)?;
+            counters.came_bytes.fetch_add(landed as u64, Ordering::Relaxed);
             let rest = piece.get(landed..).unwrap_or_default();
             if trailer.len() + rest.len() > HASH_BYTES {
                 return Err(LandError::Framing);

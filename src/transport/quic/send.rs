@@ -56,7 +56,7 @@ pub(super) async fn probe(
             match reply(&peer.node, &mut back).await? {
                 Reply::Echo => echo(&peer.node, &mut back, payload_bytes as usize).await,
                 Reply::Refused(detail) => Err(PathError::Refused { peer: peer.node.clone(), detail }),
-                other @ (Reply::Landed | Reply::Corrupt) => Err(gone(&peer.node, format!("answered {other:?}"))),
+                other @ (Reply::Landed { .. } | Reply::Corrupt) => Err(gone(&peer.node, format!("answered {other:?}"))),
             }
         };
         both(send, receive).await?;
@@ -86,15 +86,15 @@ pub(super) async fn write(dialer: &Dialer, arena: &Arena, peer: &Peer, write: Wr
         };
         let receive = async {
             match reply(&peer.node, &mut back).await? {
-                Reply::Landed => Ok(()),
+                Reply::Landed { shared_bytes } => Ok(shared_bytes),
                 Reply::Corrupt => Err(PathError::Corrupt { peer: peer.node.clone() }),
                 Reply::Refused(detail) => Err(PathError::Refused { peer: peer.node.clone(), detail }),
                 Reply::Echo => Err(gone(&peer.node, "answered a write with an echo".to_owned())),
             }
         };
-        let (hash, ()) = both(send, receive).await?;
+        let (hash, shared_bytes) = both(send, receive).await?;
         out.answered = true;
-        Ok(Written { bytes, hash, elapsed: started.elapsed() })
+        Ok(Written { bytes, hash, elapsed: started.elapsed(), shared_bytes })
     };
     dialer.run(peer, Purpose::Bulk, deadline, transfer).await
 }

@@ -24,8 +24,9 @@ pub(super) enum Request {
 pub(super) enum Reply {
     /// To a probe: its bytes follow.
     Echo,
-    /// To a write: all bytes are in memory, with the same hash, and the ledger knows.
-    Landed,
+    /// To a write: all bytes are in memory, with the same hash, and the ledger knows. So many bytes
+    /// of other writes came on this rail meanwhile.
+    Landed { shared_bytes: u64 },
     /// To a write: the bytes in memory have another hash.
     Corrupt,
     /// No, and why.
@@ -62,7 +63,7 @@ mod tests {
             (encode(&Request::Probe { payload_bytes: 64, deadline_ms: 250 }).unwrap(), &[1, 0, 64, 250]),
             (encode(&write).unwrap(), &[1, 1, 7, b'd', b'.', b'7', b'.', b'3', b'0', b'0', 252, 0x70, 0x11, 1, 0, 5]),
             (encode(&Reply::Echo).unwrap(), &[1, 0]),
-            (encode(&Reply::Landed).unwrap(), &[1, 1]),
+            (encode(&Reply::Landed { shared_bytes: 70_000 }).unwrap(), &[1, 1, 252, 0x70, 0x11, 1, 0]),
             (encode(&Reply::Corrupt).unwrap(), &[1, 2]),
             (encode(&Reply::refused("no")).unwrap(), &[1, 3, 2, b'n', b'o']),
         ];
