@@ -11,6 +11,7 @@
 //! and its transfer to its last attempt.
 
 pub mod admit;
+pub mod alternates;
 mod asking;
 mod blame;
 mod core;

@@ -59,6 +59,8 @@ struct Line {
     pool: String,
     state: PathState,
     gfs: f64,
+    /// Left to its canaries, however much of its pool is excluded.
+    on_trial: bool,
 }
 
 async fn paths_and_pools(links: &Links, node: &NodeName, refused_paths: &mut u64, beyond: &mut BTreeSet<String>) {
@@ -72,6 +74,7 @@ async fn paths_and_pools(links: &Links, node: &NodeName, refused_paths: &mut u64
                 pool: path.target.pool.as_str().to_owned(),
                 state: path.health.state,
                 gfs: path.health.gfs,
+                on_trial: path.health.failed_bytes > 0,
                 path: path.spec.id,
             })
             .collect();
@@ -134,23 +137,25 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 /// How much of each pool is excluded; a pool beyond the `share` that may be is told of once, when it
 /// comes to be, and once when that has ended.
 fn excluded(links: &Links, lines: &[Line], share: f64, beyond: &mut BTreeSet<String>) {
-    let mut pools: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    let mut pools: BTreeMap<&str, (u32, u32, u32)> = BTreeMap::new();
     for line in lines {
-        let (excluded, all) = pools.entry(&line.pool).or_default();
+        let (excluded, tried, all) = pools.entry(&line.pool).or_default();
         *all += 1;
         *excluded += u32::from(!line.state.carries());
+        *tried += u32::from(!line.state.carries() && line.on_trial);
     }
     links.metrics.clear("seam_excluded_fraction");
     beyond.retain(|pool| {
-        let stays = pools.get(pool.as_str()).is_some_and(|(excluded, all)| is_beyond(*excluded, *all, share));
+        let stays =
+            pools.get(pool.as_str()).is_some_and(|(excluded, tried, all)| is_beyond(excluded - tried, *all, share));
         if !stays {
             tracing::info!(pool, "no more of the pool is excluded than may be");
         }
         stays
     });
-    for (pool, (excluded, all)) in pools {
+    for (pool, (excluded, tried, all)) in pools {
         links.metrics.set("seam_excluded_fraction", &[pool], f64::from(excluded) / f64::from(all));
-        if is_beyond(excluded, all, share) && beyond.insert(pool.to_owned()) {
+        if is_beyond(excluded - tried, all, share) && beyond.insert(pool.to_owned()) {
             tracing::warn!(
                 pool,
                 excluded,
@@ -215,6 +220,7 @@ mod tests {
             pool: "pool".to_owned(),
             state: PathState::Healthy,
             gfs,
+            on_trial: false,
         }
     }
 

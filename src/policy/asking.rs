@@ -57,8 +57,10 @@ impl Policy {
         waiters: Vec<Waiter>,
         out: &mut Vec<Output>,
     ) {
+        self.view.take_medians();
         let candidates = self.view.candidates(now, Demand::of(&entry.request));
-        let (record, asked) = self.decide(now, &id, &entry, candidates);
+        let (record, mut asked) = self.decide(now, &id, &entry, candidates);
+        asked.truncate(self.settings.lease_rounds.saturating_sub(entry.rounds) as usize);
         if asked.is_empty() || entry.workload.mode == Mode::Observe {
             self.settle(now, id, entry, record, waiters, out);
         } else {
@@ -121,9 +123,18 @@ impl Policy {
         let node = answered.path.destination.clone();
         self.view.answered(&node);
         match reply {
-            LeaseReply::Granted { lease, quote } => {
+            LeaseReply::Granted { mut lease, quote } => {
                 self.view.quoted(now, &node, quote);
-                self.offered(&mut asking, answered, lease, &quote, out);
+                if lease.id.node == node && lease.kv_bytes >= entry.request.kv_bytes {
+                    // It holds no longer than was asked for, whatever the host says.
+                    lease.ttl_ms = lease.ttl_ms.min(self.settings.lease_ttl_ms);
+                    self.offered(&mut asking, answered, lease, &quote, out);
+                } else {
+                    if lease.id.node == node {
+                        out.push(Output::GiveUp(lease.id));
+                    }
+                    entry.bars.push(Bar::nonsense(node));
+                }
             }
             LeaseReply::Refused { refusal, quote } => {
                 if let Some(quote) = quote {
@@ -260,6 +271,13 @@ impl Bar {
             refusal => format!("{node} refused the lease: {refusal}"),
         };
         let verdict = Verdict { code: Reason::RejectedLeaseRefused, observed, limit };
+        Self { node, path: None, verdict, why: why.into() }
+    }
+
+    /// A host granted what was not asked for.
+    fn nonsense(node: NodeName) -> Self {
+        let why = format!("{node} answered with a lease that was not asked for");
+        let verdict = Verdict { code: Reason::RejectedLeaseRefused, observed: None, limit: None };
         Self { node, path: None, verdict, why: why.into() }
     }
 

@@ -31,7 +31,7 @@ pub struct Settings {
     pub lease_ttl_ms: u64,
     /// How long a decode host may take to answer an ask, in milliseconds.
     pub lease_timeout_ms: u64,
-    /// Decode hosts asked for one decision at most, one after the other.
+    /// Decode hosts asked for one decision at most, those asked at once included.
     pub lease_rounds: u32,
     /// How long a transfer may take, all attempts together, where the request does not say, in
     /// milliseconds.
@@ -147,10 +147,13 @@ impl Policy {
         }
     }
 
-    /// The share of a pool that may be excluded, in [0, 1].
+    /// The share of a pool that may be excluded, in [0, 1]: all of it in the reference profile.
     #[must_use]
     pub fn max_excluded_fraction(&self) -> f64 {
-        self.settings.max_excluded_fraction
+        match self.settings.profile {
+            Profile::Reference => 1.0,
+            Profile::Mesh => self.settings.max_excluded_fraction,
+        }
     }
 
     /// The operator's words that hold.

@@ -1,11 +1,11 @@
 //! One decision: a slice of candidates and a workload in, an assessment of each and a choice out.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::alternates::{Alternates, WaysOut};
 use super::round::round4;
 use super::rules::{GFS_BAND, Rules, banded};
 use super::select::{Rank, SelectionPolicy, lexical};
@@ -79,15 +79,6 @@ impl Candidate {
             barred: None,
         }
     }
-
-    /// The name of what fails together with it: its risk group, or else itself.
-    fn fails_with(&self) -> &str {
-        match (&self.risk_group, &self.target.node) {
-            (Some(group), _) => group.as_str(),
-            (None, Some(node)) => node.as_str(),
-            (None, None) => self.target.pool.as_str(),
-        }
-    }
 }
 
 /// A reason and the numbers that it compared.
@@ -157,23 +148,6 @@ impl Load {
             soft_saturated: capacity.active_sessions >= soft_limit,
             hard_saturated: capacity.hard_saturated(),
         }
-    }
-}
-
-/// Where else the work could go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alternates {
-    /// Every other candidate.
-    pub total: u32,
-    /// Those of them that could take it.
-    pub available: u32,
-}
-
-impl Alternates {
-    /// Nothing else could take it.
-    #[must_use]
-    pub fn sole_route(&self) -> bool {
-        self.available == 0
     }
 }
 
@@ -275,6 +249,7 @@ pub fn decide(terms: &Terms<'_>, candidates: &[Candidate]) -> Decision {
         for index in taken {
             if let (Some(candidate), Some(assessment)) = (candidates.get(index), assessments.get_mut(index)) {
                 let rank = Rank::of(policy, &rules, candidate, &assessment.load, terms.tie);
+                let rank = Rank { last_resort: true, ..rank };
                 assessment.verdict.code = Reason::AdmittedLeastBad;
                 assessment.rank = Some(rank);
                 best.consider(index, rank, assessment.verdict.code, Wellness::of(&rules, candidate, &assessment.load));
@@ -313,48 +288,6 @@ impl Demand {
     }
 }
 
-/// The candidates that others may count on, in all and by what fails together.
-struct WaysOut<'a> {
-    rules: &'a Rules<'a>,
-    others: u32,
-    available: u32,
-    by_group: BTreeMap<&'a str, u32>,
-    dark: bool,
-}
-
-impl<'a> WaysOut<'a> {
-    fn among(rules: &'a Rules<'a>, candidates: &'a [Candidate]) -> Self {
-        let others = u32::try_from(candidates.len().saturating_sub(1)).unwrap_or(u32::MAX);
-        let dark = rules.mesh.is_some_and(|mesh| mesh.blackout(candidates));
-        let mut ways = Self { rules, others, available: 0, by_group: BTreeMap::new(), dark };
-        for candidate in candidates.iter().filter(|candidate| ways.is_available(candidate)).collect::<Vec<_>>() {
-            ways.available += 1;
-            if rules.mesh.is_some() {
-                *ways.by_group.entry(candidate.fails_with()).or_default() += 1;
-            }
-        }
-        ways
-    }
-
-    /// What `candidate` could be replaced by. What fails together with it is no way out.
-    fn beside(&self, candidate: &Candidate) -> Alternates {
-        let same = match self.rules.mesh {
-            Some(_) => self.by_group.get(candidate.fails_with()).copied().unwrap_or(0),
-            None => u32::from(self.is_available(candidate)),
-        };
-        Alternates { total: self.others, available: self.available.saturating_sub(same) }
-    }
-
-    /// Whether other candidates may count on this one. One that is barred for this request is no
-    /// way out, nor is one that nobody can vouch for while others are known.
-    fn is_available(&self, candidate: &Candidate) -> bool {
-        candidate.health.state.carries()
-            && !candidate.capacity.hard_saturated()
-            && candidate.barred.is_none()
-            && (self.dark || self.rules.mesh.is_none_or(|mesh| mesh.unknown(candidate).is_none()))
-    }
-}
-
 /// Severity, GFS, utilization, as far as a profile tells them apart: the smaller, the healthier.
 #[derive(Clone, Copy)]
 struct Wellness([f64; 3]);
@@ -386,10 +319,13 @@ impl Best {
         if self.ranked.as_ref().is_none_or(|(_, leader, _)| better(leader)) {
             self.ranked = Some((index, rank, code));
         }
-        let healthier = self.healthiest.as_ref().is_none_or(|(_, leader, its)| match lexical(&wellness.0, &its.0) {
-            Ordering::Less => true,
-            Ordering::Equal => better(leader),
-            Ordering::Greater => false,
+        let healthier = self.healthiest.as_ref().is_none_or(|(_, leader, its)| {
+            let resort = rank.last_resort.cmp(&leader.last_resort);
+            match resort.then_with(|| lexical(&wellness.0, &its.0)) {
+                Ordering::Less => true,
+                Ordering::Equal => better(leader),
+                Ordering::Greater => false,
+            }
         });
         if healthier {
             self.healthiest = Some((index, rank, wellness));

@@ -185,6 +185,7 @@ fn worse(skipped: Skipped, candidate: &CandidateRecord, best: Option<&CandidateR
         Skipped::FewerRemaining => {
             format!("{} sessions left < {}", candidate.capacity.remaining, best.capacity.remaining)
         }
+        Skipped::LastResort => format!("it is {}, and taken only for want of better", candidate.path_state),
         Skipped::SlowerTokens => "its tokens take longer than is usual in its pool".to_owned(),
         Skipped::SlowerQuote => match (candidate.predicted_ms, best.predicted_ms) {
             (Some(this), Some(that)) => format!("its quote promised {this:.2} ms > {that:.2} ms"),

@@ -50,6 +50,18 @@ pub(super) enum Stage {
     Closed(Ended),
 }
 
+impl Stage {
+    /// The paths that it keeps others from trying.
+    fn paths(&self) -> impl Iterator<Item = &PathId> {
+        let (held, asking) = match self {
+            Self::Leased { path, .. } | Self::Moving { path, .. } => (Some(&path.id), None),
+            Self::Asking(asking) => (asking.offer.as_ref().map(|offer| &offer.path), Some(asking)),
+            Self::Closed(_) => (None, None),
+        };
+        held.into_iter().chain(asking.into_iter().flat_map(|asking| asking.open.iter().map(|open| &open.path)))
+    }
+}
+
 /// What is known while decode hosts are asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Asking {
@@ -135,6 +147,8 @@ pub(super) struct Requests {
     open: BTreeSet<(Mono, RequestId)>,
     /// When closed entries are forgotten.
     closed: BTreeSet<(Mono, RequestId)>,
+    /// Open requests that ask for, hold or use a lease on a path.
+    by_path: BTreeMap<PathId, u32>,
     /// Candidates in all answers: what the memory of the table grows with.
     candidates: usize,
 }
@@ -154,6 +168,14 @@ impl Requests {
     /// Takes an entry out, to be put back in its next stage.
     pub(super) fn take(&mut self, id: &RequestId) -> Option<Entry> {
         let (entry, at) = self.entries.remove(id)?;
+        for path in entry.stage.paths() {
+            if let Some(uses) = self.by_path.get_mut(path) {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.by_path.remove(path);
+                }
+            }
+        }
         self.candidates -= entry.candidates();
         match &entry.stage {
             Stage::Closed(_) => self.closed.remove(&(at, id.clone())),
@@ -187,8 +209,16 @@ impl Requests {
         if let Some(newest) = entry.leases.last() {
             self.by_lease.entry(newest.clone()).or_insert_with(|| id.clone());
         }
+        for path in entry.stage.paths() {
+            *self.by_path.entry(path.clone()).or_default() += 1;
+        }
         self.candidates += entry.candidates();
         self.entries.insert(id.clone(), (entry, at));
+    }
+
+    /// Whether an open request asks for, holds or uses a lease on a path.
+    pub(super) fn uses(&self, path: &PathId) -> bool {
+        self.by_path.contains_key(path)
     }
 
     pub(super) fn of_ask(&self, ask: u64) -> Option<RequestId> {

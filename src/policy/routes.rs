@@ -133,6 +133,7 @@ impl Policy {
             request,
         };
         if entry.request.dry_run {
+            self.view.take_medians();
             let candidates = match &foreign {
                 None => self.view.candidates(now, Demand::of(&entry.request)),
                 Some(source) => self
@@ -220,13 +221,7 @@ impl Policy {
             return None;
         }
         let path = candidate.target.path.as_ref()?;
-        let uses = |entry: &Entry| match &entry.stage {
-            Stage::Leased { path: used, .. } | Stage::Moving { path: used, .. } => used.id == *path,
-            Stage::Asking(asking) => asking.open.iter().any(|open| open.path == *path),
-            Stage::Closed(_) => false,
-        };
-        let in_use = self.routes.requests.open().any(|(_, entry, _)| uses(entry));
-        in_use.then(|| Verdict::compared(Reason::RejectedCapacity, 1.0, 1.0))
+        self.routes.requests.uses(path).then(|| Verdict::compared(Reason::RejectedCapacity, 1.0, 1.0))
     }
 
     /// A decision without a lease: the outcome says so, and the request is closed.

@@ -1,4 +1,5 @@
-//! What differs between profiles. A profile is one value of [`Rules`]; no other code asks for it.
+//! What differs between profiles in a decision: a profile is one value of `Rules`. How leases are asked
+//! for and transfers tried differs too, and is said where it is done (`asking`, `routes`, `transfers`).
 
 use super::decide::{Candidate, Demand, Load, Verdict};
 use crate::health::{Thresholds, bandwidth_state};

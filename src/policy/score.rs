@@ -1,6 +1,7 @@
 //! Propagation risk and failure amplification.
 
-use super::decide::{Alternates, Demand, Load};
+use super::alternates::Alternates;
+use super::decide::{Demand, Load};
 use super::rules::Rules;
 use crate::health::Thresholds;
 

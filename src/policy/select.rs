@@ -42,6 +42,8 @@ coded!(
         HigherGfs = "higher_gfs",
         /// Fewer sessions remain.
         FewerRemaining = "fewer_remaining",
+        /// It was refused, and would be taken only for want of better.
+        LastResort = "last_resort",
         /// Its tokens take longer than is usual in its pool.
         SlowerTokens = "slower_tokens",
         /// Its host granted a lease too, and its quote promised a later end.
@@ -102,6 +104,8 @@ pub struct Rank {
     pub policy: SelectionPolicy,
     /// By whose rules.
     pub profile: Profile,
+    /// It was refused and is taken for want of better: behind whatever was not.
+    pub last_resort: bool,
     /// The numbers.
     pub vector: SelectionVector,
 }
@@ -140,12 +144,15 @@ impl Rank {
                 (Profile::Mesh, values, len)
             }
         };
-        Self { policy, profile, vector: SelectionVector { values, len } }
+        Self { policy, profile, last_resort: false, vector: SelectionVector { values, len } }
     }
 
     /// What this rank is worse in than `chosen`.
     #[must_use]
     pub fn behind(&self, chosen: &Self) -> Skipped {
+        if self.last_resort && !chosen.last_resort {
+            return Skipped::LastResort;
+        }
         let pairs = self.vector.values.iter().zip(&chosen.vector.values);
         let differs = pairs.zip(self.policy.keys(self.profile)).find(|((mine, theirs), _)| mine != theirs);
         differs.map_or(Skipped::LaterInList, |(_, key)| *key)
@@ -153,11 +160,12 @@ impl Rank {
 
     /// Whether only the tie tells this rank from `other`: both are as good, as far as is known.
     pub(super) fn ties_with(&self, other: &Self) -> bool {
-        matches!(self.behind(other), Skipped::TieHash | Skipped::LaterInList)
+        self.last_resort == other.last_resort && matches!(self.behind(other), Skipped::TieHash | Skipped::LaterInList)
     }
 
     pub(super) fn compare(&self, other: &Self) -> Ordering {
-        lexical(&self.vector.values, &other.vector.values)
+        let resort = self.last_resort.cmp(&other.last_resort);
+        resort.then_with(|| lexical(&self.vector.values, &other.vector.values))
     }
 }
 

@@ -88,16 +88,7 @@ impl Desk {
     }
 
     fn load(&mut self, host: &str, generation: u64, revision: u64, active_sessions: u32) {
-        let record = LoadRecord {
-            revision,
-            active_sessions,
-            max_sessions: 8,
-            soft_fraction: 0.75,
-            kv_bytes_free: 500,
-            inbound_bytes: 0,
-            token_time_ms: None,
-            draining: false,
-        };
+        let record = load_record(revision, active_sessions);
         self.step(Input::Load { node: name(host), generation, record });
     }
 
@@ -144,6 +135,19 @@ impl Desk {
         let (_, ask) = ask_of(asked).expect("an ask");
         let reply = LeaseReply::Refused { refusal: LeaseRefusal::Sessions, quote: Some(quote(9, 8)) };
         self.step(Input::LeaseAnswer { ask: ask.ask, reply })
+    }
+}
+
+fn load_record(revision: u64, active_sessions: u32) -> LoadRecord {
+    LoadRecord {
+        revision,
+        active_sessions,
+        max_sessions: 8,
+        soft_fraction: 0.75,
+        kv_bytes_free: 500,
+        inbound_bytes: 0,
+        token_time_ms: None,
+        draining: false,
     }
 }
 

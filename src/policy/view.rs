@@ -5,25 +5,24 @@
 //! its newest word, by the host's own count, whether it came by gossip or with a lease's quote,
 //! plus this node's own asks that it has not answered yet.
 
+mod peer;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::blame::Complaints;
-use super::decide::{Candidate, Target, Verdict};
-use crate::api::RouteRequest;
+use super::decide::{Candidate, Target};
 use crate::core::{Mono, Now};
 use crate::health::PathReport;
 use crate::model::{
-    Blame, Capacity, Evidence, Generation, LoadRecord, ModelName, NodeName, NodeRecord, ObservedPath, PathHealth,
-    PathId, PathSpec, PathState, PathsRecord, PoolName, Quote, RailRecord, Reason, Role, paths_between,
+    Blame, Evidence, Generation, LoadRecord, ModelName, NodeName, NodeRecord, ObservedPath, PathHealth, PathId,
+    PathSpec, PathState, PathsRecord, PoolName, Quote, RailRecord, Role, paths_between,
 };
+pub(super) use peer::Demand;
+use peer::{Load, Peer};
 
-/// How long a host that let an ask go unanswered is not asked again, in milliseconds; doubles each
-/// time, up to the maximum.
-const SILENCE_MS: u64 = 1_000;
-const MAX_SILENCE_MS: u64 = 30_000;
 /// Hosts of a pool that must say their token time for its median to mean anything.
 const MEDIAN_HOSTS: usize = 3;
 /// Below this share of its bandwidth a path's prediction says only that it is very slow.
@@ -42,20 +41,6 @@ pub struct Own {
     pub compat: Option<ModelName>,
 }
 
-/// What one request demands of a host, whatever its path.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Demand<'a> {
-    pub(super) kv_bytes: u64,
-    pub(super) model: Option<&'a ModelName>,
-    pub(super) exclude: &'a [NodeName],
-}
-
-impl<'a> Demand<'a> {
-    pub(super) fn of(request: &'a RouteRequest) -> Self {
-        Self { kv_bytes: request.kv_bytes, model: request.model.as_ref(), exclude: &request.exclude }
-    }
-}
-
 /// The merged table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
@@ -68,31 +53,8 @@ pub struct View {
     complaints: Complaints,
     /// The median token time of each pool of which enough hosts say theirs.
     token_medians: BTreeMap<PoolName, f64>,
+    medians_are_old: bool,
     refused_paths: u64,
-}
-
-/// A peer, as it describes itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Peer {
-    generation: Generation,
-    record: NodeRecord,
-    load: Option<Load>,
-    /// Asks of this node that the peer has not answered.
-    unanswered: u32,
-    silence: Option<Silence>,
-}
-
-/// A host that let asks go unanswered, one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Silence {
-    times: u32,
-    until: Mono,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Load {
-    record: LoadRecord,
-    heard: Now,
 }
 
 /// One path from this node.
@@ -133,6 +95,7 @@ impl View {
             observed: BTreeMap::new(),
             complaints: Complaints::default(),
             token_medians: BTreeMap::new(),
+            medians_are_old: false,
             refused_paths: 0,
         }
     }
@@ -158,11 +121,11 @@ impl View {
                 peer.record = record.clone();
             }
             None => {
-                let peer = Peer { generation, record: record.clone(), load: None, unanswered: 0, silence: None };
-                self.peers.insert(record.node.clone(), peer);
+                self.peers.insert(record.node.clone(), Peer::new(generation, record.clone()));
             }
         }
         self.pair(record);
+        self.medians_are_old = true;
     }
 
     /// A peer is gone, unless it lives again meanwhile. True if it was known.
@@ -174,6 +137,7 @@ impl View {
         self.drop_rows(node);
         self.observed.retain(|(observer, _), _| observer != node);
         self.fill_from_observers();
+        self.medians_are_old = true;
         true
     }
 
@@ -184,8 +148,7 @@ impl View {
             && peer.load.as_ref().is_none_or(|known| known.record.revision < record.revision)
         {
             peer.load = Some(Load { record, heard: now });
-            let pool = peer.record.pool.clone();
-            self.take_median(pool);
+            self.medians_are_old = true;
         }
     }
 
@@ -206,6 +169,7 @@ impl View {
                 token_time_ms: quote.token_time_ms,
                 ..load.record.clone()
             };
+            self.medians_are_old = true;
         }
     }
 
@@ -225,9 +189,7 @@ impl View {
     /// A host let an ask go unanswered: it is not asked for a while, longer each time.
     pub(super) fn silent(&mut self, now: Now, node: &NodeName) {
         if let Some(peer) = self.peers.get_mut(node) {
-            let times = peer.silence.map_or(0, |silence| silence.times);
-            let hold_ms = (SILENCE_MS << times.min(16)).min(MAX_SILENCE_MS);
-            peer.silence = Some(Silence { times: times.saturating_add(1), until: now.mono.plus_ms(hold_ms) });
+            peer.silent(now);
         }
     }
 
@@ -399,19 +361,25 @@ impl View {
         self.complaints = Complaints::of(paths.map(|path| (&path.source, &path.destination)));
     }
 
-    /// Takes the median token time of a pool anew.
-    fn take_median(&mut self, pool: Option<PoolName>) {
-        let Some(pool) = pool else { return };
-        let of_pool = self.peers.values().filter(|peer| peer.record.pool.as_ref() == Some(&pool));
-        let mut times: Vec<f64> = of_pool.filter_map(|peer| peer.load.as_ref()?.record.token_time_ms).collect();
-        if times.len() < MEDIAN_HOSTS {
-            self.token_medians.remove(&pool);
+    /// Takes the median token time of every pool anew, if anything has changed since.
+    pub(super) fn take_medians(&mut self) {
+        if !std::mem::take(&mut self.medians_are_old) {
             return;
         }
-        times.sort_by(f64::total_cmp);
-        if let Some(median) = times.get(times.len() / 2) {
-            self.token_medians.insert(pool, *median);
+        let mut times: BTreeMap<&PoolName, Vec<f64>> = BTreeMap::new();
+        for peer in self.peers.values() {
+            if let (Some(pool), Some(load)) = (&peer.record.pool, &peer.load)
+                && let Some(token_time_ms) = load.record.token_time_ms
+            {
+                times.entry(pool).or_default().push(token_time_ms);
+            }
         }
+        let median = |(pool, mut times): (&PoolName, Vec<f64>)| {
+            times.sort_by(f64::total_cmp);
+            let median = times.get(times.len() / 2).copied().filter(|_| times.len() >= MEDIAN_HOSTS)?;
+            Some((pool.clone(), median))
+        };
+        self.token_medians = times.into_iter().filter_map(median).collect();
     }
 
     /// Adds the paths to a decode host, and forgets those that its new record no longer has.
@@ -476,48 +444,6 @@ impl View {
             .filter(|observed| observed.path == *path)
             .map(|observed| observed.health)
             .max_by(|a, b| a.gfs.total_cmp(&b.gfs))
-    }
-}
-
-impl Peer {
-    fn capacity(&self) -> Capacity {
-        match &self.load {
-            Some(Load { record, .. }) => Capacity {
-                active_sessions: record.active_sessions.saturating_add(self.unanswered),
-                max_capacity: record.max_sessions.max(1),
-                soft_fraction: record.soft_fraction,
-            },
-            None => Capacity { active_sessions: self.unanswered, max_capacity: 1, soft_fraction: 1.0 },
-        }
-    }
-
-    /// Why this host cannot serve a request whatever its path's health.
-    fn bar(&self, now: Now, own: &Own, demand: Demand<'_>) -> Option<Verdict> {
-        let plain = |code| Some(Verdict { code, observed: None, limit: None });
-        let record = &self.record;
-        if demand.exclude.contains(&record.node) {
-            return plain(Reason::RejectedOverride);
-        }
-        let wanted = demand.model.or(own.model.as_ref());
-        if record.compat != own.compat
-            || (wanted.is_some() && record.model.is_some() && record.model.as_ref() != wanted)
-        {
-            return plain(Reason::RejectedIncompatible);
-        }
-        let Some(Load { record: load, .. }) = &self.load else {
-            return plain(Reason::RejectedUnproven);
-        };
-        if load.draining {
-            return plain(Reason::RejectedDraining);
-        }
-        if self.silence.is_some_and(|silence| silence.until > now.mono) {
-            return plain(Reason::RejectedLeaseRefused);
-        }
-        if load.kv_bytes_free < demand.kv_bytes {
-            let (observed, limit) = (Some(load.kv_bytes_free as f64), Some(demand.kv_bytes as f64));
-            return Some(Verdict { code: Reason::RejectedCapacity, observed, limit });
-        }
-        None
     }
 }
 

@@ -35,6 +35,7 @@ impl Service {
         }
         let said = Override { target: target.clone(), state: request.state, reason: reason.clone() };
         if !agency.ask_policy_done(move |key| policy::Input::Override { key, said, ttl_ms }).await? {
+            agency.links.metrics.dropped("overrides");
             return Err(ServiceError::Overloaded { what: "the table of overrides", limit: MAX_OVERRIDES });
         }
         let (ts, state) = (wall_ms(), Some(request.state));

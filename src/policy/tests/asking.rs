@@ -287,16 +287,7 @@ fn blame_is_placed_by_what_other_observers_say() {
 fn a_hosts_token_time_is_compared_with_its_pools_median() {
     let mut desk = desk(&["d0", "d1", "d2"]);
     for (host, token_time_ms) in [("d0", 20.0), ("d1", 22.0), ("d2", 90.0)] {
-        let record = LoadRecord {
-            revision: 5,
-            active_sessions: 0,
-            max_sessions: 8,
-            soft_fraction: 0.75,
-            kv_bytes_free: 500,
-            inbound_bytes: 0,
-            token_time_ms: Some(token_time_ms),
-            draining: false,
-        };
+        let record = LoadRecord { token_time_ms: Some(token_time_ms), ..load_record(5, 0) };
         desk.step(Input::Load { node: name(host), generation: 1, record });
     }
     let out = desk.route(1, "x", RouteRequest { dry_run: true, ..request("release") });
@@ -304,4 +295,79 @@ fn a_hosts_token_time_is_compared_with_its_pools_median() {
     let ratios: Vec<f64> = record.candidates.iter().map(|c| c.capacity.token_time_ratio.unwrap()).collect();
     assert_eq!(ratios, [20.0 / 22.0, 1.0, 90.0 / 22.0]);
     assert_eq!(record.candidates[2].skipped_reason, Some(Skipped::SlowerTokens));
+}
+
+#[test]
+fn a_grant_of_something_else_is_no_grant_and_none_lasts_longer_than_was_asked() {
+    let granted = |asked: &(NodeName, LeaseAsk), change: &dyn Fn(&mut Lease)| {
+        let (node, ask) = asked;
+        let id = lease_of(node, ask);
+        let mut lease = Lease { id, kv_bytes: ask.kv_bytes, extents: Vec::new(), ttl_ms: ask.ttl_ms };
+        change(&mut lease);
+        Input::LeaseAnswer { ask: ask.ask, reply: LeaseReply::Granted { lease, quote: quote(2, 1) } }
+    };
+    let mut desk = desk(&["d0"]);
+    let asked = asks(&desk.route(1, "of-another-host", request("batch"))).remove(0);
+    let out = desk.step(granted(&asked, &|lease| lease.id.node = name("d9")));
+    let record = answer(&out, 1).unwrap();
+    assert_eq!((record.outcome, record.candidates[0].code), (Outcome::NoAdmissiblePool, Reason::RejectedLeaseRefused));
+    assert!(record.candidates[0].detail.as_ref().unwrap().contains("not asked for"));
+    assert!(!out.iter().any(|output| matches!(output, Output::GiveUp(_) | Output::GiveBack(_))), "{out:?}");
+
+    let asked = asks(&desk.route(2, "too-small", request("batch"))).remove(0);
+    let out = desk.step(granted(&asked, &|lease| lease.kv_bytes -= 1));
+    assert!(gives_up(&out, &lease_of(&asked.0, &asked.1)));
+    assert_eq!(answer(&out, 2).unwrap().outcome, Outcome::NoAdmissiblePool);
+
+    let asked = asks(&desk.route(3, "for-ever", request("batch"))).remove(0);
+    let out = desk.step(granted(&asked, &|lease| lease.ttl_ms = u64::MAX));
+    assert_eq!(answer(&out, 3).unwrap().lease.as_ref().unwrap().ttl_ms, 10_000);
+    assert_eq!(desk.policy.deadline(), Some(desk.now.mono.plus_ms(10_000)));
+}
+
+#[test]
+fn a_path_on_trial_is_taken_while_its_hosts_offer_waits_for_a_better_one() {
+    let mut desk = desk(&["d0", "d1"]);
+    for host in ["d0", "d1"] {
+        let health = PathHealth { failed_bytes: 100, sample_count: 10, p99_latency_ms: 3.0, ..PathHealth::UNKNOWN };
+        desk.step(Input::Report(PathReport { path: path(host), version: 2, age_ms: 0, health }));
+    }
+    let first = asks(&desk.route(1, "a", request("batch")));
+    assert_eq!(first.len(), 2);
+    let tried = |desk: &mut Desk| {
+        let out = desk.route(2, "x", RouteRequest { dry_run: true, ..request("batch") });
+        answer(&out, 2).unwrap().candidates.iter().filter(|c| c.code == Reason::RejectedCapacity).count()
+    };
+    assert_eq!(tried(&mut desk), 2, "both are asked");
+    desk.answer_ask(&first[0].0, &first[0].1, 100);
+    assert_eq!(tried(&mut desk), 2, "one offers, one is asked");
+    desk.answer_ask(&first[1].0, &first[1].1, 100);
+    assert_eq!(tried(&mut desk), 1, "one is held");
+}
+
+#[test]
+fn no_more_hosts_are_asked_at_once_than_may_be_asked_at_all() {
+    let mut desk = Desk::with(Settings { lease_rounds: 3, ..mesh() }, &["d0", "d1", "d2", "d3"]);
+    ["d0", "d1", "d2", "d3"].iter().for_each(|host| desk.healthy(host));
+    let asked = asks(&desk.route(1, "a", request("batch")));
+    desk.refuse_ask(&asked[0].1, LeaseRefusal::Sessions);
+    let last = asks(&desk.refuse_ask(&asked[1].1, LeaseRefusal::Sessions));
+    assert_eq!((asked.len(), last.len()), (2, 1));
+}
+
+#[test]
+fn a_pools_median_follows_the_hosts_that_are_left() {
+    let mut desk = desk(&["d0", "d1", "d2"]);
+    let say = |desk: &mut Desk, host: &str, token_time_ms: f64| {
+        let record = LoadRecord { token_time_ms: Some(token_time_ms), ..load_record(7, 0) };
+        desk.step(Input::Load { node: name(host), generation: 1, record });
+    };
+    [("d0", 20.0), ("d1", 30.0), ("d2", 40.0)].iter().for_each(|(host, ms)| say(&mut desk, host, *ms));
+    let ratio = |desk: &mut Desk| {
+        let out = desk.route(1, "x", RouteRequest { dry_run: true, ..request("batch") });
+        answer(&out, 1).unwrap().candidates[0].capacity.token_time_ratio
+    };
+    assert_eq!(ratio(&mut desk), Some(20.0 / 30.0));
+    desk.step(Input::PeerGone { node: name("d2"), generation: 1 });
+    assert_eq!(ratio(&mut desk), None, "two hosts make no median");
 }

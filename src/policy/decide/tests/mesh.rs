@@ -229,6 +229,25 @@ fn beyond_the_excluded_share_of_a_pool_candidates_are_ranked_not_refused() {
     assert_eq!(codes, [out, back, back, out]);
     assert_eq!(decide(&with(1.0), &pool).choice.outcome, Outcome::NoAdmissiblePool);
     assert_eq!(decide(&with(0.5), &pool[..1]).choice.outcome, Outcome::NoAdmissiblePool, "one may always be out");
+    // What is taken back ranks behind whatever was not refused, for every class and from every pool.
+    let spared = [pool[0].clone(), pool[1].clone(), pool[2].clone(), candidate("e", Healthy, 0.0, 6)];
+    let other = Target { pool: "other".parse().unwrap(), node: Some("f".parse().unwrap()), path: None };
+    let elsewhere = [
+        pool[1].clone(),
+        pool[2].clone(),
+        Candidate { target: Arc::new(other), ..candidate("f", DegradedRestricted, 0.5, 7) },
+    ];
+    for class in ["batch", "interactive", "release"] {
+        let class = workload(class);
+        let terms = Terms { workload: &class, ..with(0.5) };
+        let decision = decide(&terms, &spared);
+        assert_eq!(decision.choice, Choice { outcome: Outcome::Admitted, chosen: Some(3) }, "{}", class.name);
+        let ranks: Vec<Rank> = decision.assessments.iter().filter_map(|found| found.rank).collect();
+        assert_eq!(ranks[0].behind(&ranks[1]), Skipped::LastResort);
+    }
+    let batch = workload("batch");
+    let decision = decide(&Terms { workload: &batch, ..with(0.5) }, &elsewhere);
+    assert_eq!(decision.choice.chosen, Some(2), "degraded, and not refused");
     let mut overridden = pool.clone();
     overridden.iter_mut().for_each(|candidate| candidate.overridden = true);
     assert_eq!(decide(&with(0.5), &overridden).choice.chosen, None, "an operator's word stands");
