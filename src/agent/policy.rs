@@ -72,6 +72,10 @@ impl Effects for PolicyEffects {
                 tokio::spawn(ask_lease(self.links.clone(), node, ask, Duration::from_millis(timeout_ms)));
                 None
             }
+            Output::Renew { lease, ttl_ms } => {
+                tokio::spawn(hand_back(self.links.clone(), LeaseCall::Renew { lease: lease.clone(), ttl_ms }, lease));
+                None
+            }
             Output::GiveBack(lease) => {
                 tokio::spawn(hand_back(self.links.clone(), LeaseCall::Release(lease.clone()), lease));
                 None
@@ -115,7 +119,7 @@ async fn ask_lease(links: Arc<Links>, node: NodeName, ask: LeaseAsk, timeout: Du
     links.tell_policy(Input::LeaseAnswer { ask: number, reply });
 }
 
-/// Ends a lease at the host that granted it.
+/// Tells the host that granted a lease what its holder wants with it.
 pub(crate) async fn hand_back(links: Arc<Links>, call: LeaseCall, lease: LeaseId) {
     let Some(mesh) = links.mesh.get() else { return };
     for _ in 0..GIVE_BACK_TRIES {
@@ -123,5 +127,5 @@ pub(crate) async fn hand_back(links: Arc<Links>, call: LeaseCall, lease: LeaseId
             return;
         }
     }
-    tracing::warn!(%lease, "could not be handed back: it ends by its time to live");
+    tracing::warn!(%lease, "its host does not answer: it ends by its time to live");
 }

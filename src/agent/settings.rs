@@ -10,7 +10,7 @@ use crate::policy::view::Own;
 use crate::{health, ledger, policy};
 
 /// The longest time to live of a lease, in milliseconds.
-pub(crate) const MAX_LEASE_TTL_MS: u64 = 600_000;
+pub(crate) const MAX_LEASE_TTL_MS: u64 = 3_600_000;
 /// Sessions that any engine may claim to have.
 pub(crate) const MAX_SESSIONS: u32 = 1_000_000;
 /// A reading may be dated this far ahead of this host's clock, in milliseconds.

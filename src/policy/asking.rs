@@ -239,6 +239,8 @@ impl Policy {
         entry.last = Some(record.id.clone());
         entry.answer.get_or_insert_with(|| record.clone());
         entry.leases.push(lease.id.clone());
+        let until = now.mono.plus_ms(lease.ttl_ms);
+        entry.lease_until = Some(until);
         let mut transfer = None;
         for waiter in waiters {
             match waiter {
@@ -249,7 +251,6 @@ impl Policy {
         match transfer {
             Some(key) => self.start(now, key, id, entry, lease, spec, out),
             None => {
-                let until = now.mono.plus_ms(lease.ttl_ms);
                 entry.stage = Stage::Leased { lease, path: spec };
                 self.routes.requests.put(&id, entry, until);
             }

@@ -156,6 +156,13 @@ pub enum Output {
         /// How long to wait, in milliseconds.
         timeout_ms: u64,
     },
+    /// Tell a decode host that a lease is needed for longer: its transfer starts late.
+    Renew {
+        /// The lease.
+        lease: LeaseId,
+        /// How much longer, counted from now, in milliseconds.
+        ttl_ms: u64,
+    },
     /// Tell a decode host that a lease is needed no longer, whatever has become of it.
     GiveBack(LeaseId),
     /// Tell a decode host that this node has given a lease up, unless its bytes have landed.

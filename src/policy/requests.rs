@@ -32,6 +32,8 @@ pub(super) struct Entry {
     pub(super) bars: Vec<Bar>,
     /// Every lease that it was ever granted, at most one an attempt.
     pub(super) leases: Vec<LeaseId>,
+    /// Until when its newest lease lives, if nobody lets it live longer.
+    pub(super) lease_until: Option<Mono>,
     /// When its transfer must have ended, all attempts together; set when it starts.
     pub(super) budget_until: Option<Mono>,
     pub(super) stage: Stage,

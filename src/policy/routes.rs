@@ -128,6 +128,7 @@ impl Policy {
             rounds: 0,
             bars: Vec::new(),
             leases: Vec::new(),
+            lease_until: None,
             budget_until: None,
             stage: Stage::Closed(Ended::Refused),
             request,
@@ -311,9 +312,11 @@ impl Policy {
         let Some(id) = self.routes.requests.of_lease(lease) else { return };
         let waits = |entry: &Entry| matches!(&entry.stage, Stage::Leased { lease: held, .. } if held.id == *lease);
         if self.routes.requests.get(&id).is_some_and(waits)
-            && let Some(entry) = self.routes.requests.take(&id)
+            && let Some(mut entry) = self.routes.requests.take(&id)
         {
-            self.routes.requests.put(&id, entry, now.mono.plus_ms(ttl_ms));
+            let until = now.mono.plus_ms(ttl_ms);
+            entry.lease_until = Some(until);
+            self.routes.requests.put(&id, entry, until);
         }
     }
 

@@ -17,6 +17,10 @@ const REPORT_GRACE_MS: u64 = 5_000;
 const TRIAL_DEADLINE_FACTOR: f64 = 4.0;
 const TRIAL_DEADLINE_MS: u64 = 250;
 
+/// A lease is kept for this long beyond the deadline of its transfer, in milliseconds: the receiver's
+/// grace, and the way of its last word.
+const RENEW_SLACK_MS: u64 = 1_000;
+
 impl Policy {
     pub(super) fn transfer_start(&mut self, now: Now, key: u64, lease: &LeaseId, bytes: u64, out: &mut Vec<Output>) {
         let id = match self.check_start(lease, bytes) {
@@ -95,6 +99,12 @@ impl Policy {
             let predicted_ms = self.view.predict(&path.id, lease.kv_bytes, None).unwrap_or(0.0);
             // The conversion saturates; a deadline is at least the trial's shortest.
             deadline_ms = deadline_ms.min(((predicted_ms * TRIAL_DEADLINE_FACTOR) as u64).max(TRIAL_DEADLINE_MS));
+        }
+        // A lease that ends first would take the transfer with it.
+        let renewed_ms = deadline_ms.saturating_add(RENEW_SLACK_MS);
+        if entry.lease_until.is_none_or(|until| until < now.mono.plus_ms(renewed_ms)) {
+            entry.lease_until = Some(now.mono.plus_ms(renewed_ms));
+            out.push(Output::Renew { lease: lease.id.clone(), ttl_ms: renewed_ms });
         }
         let plan = Plan { request_id: id.clone(), decision, lease: lease.clone(), path: path.clone(), deadline_ms };
         out.push(Output::Plan { key, result: Ok(plan) });

@@ -179,6 +179,9 @@ impl World {
                     }
                 }
                 policy::Output::Ask { node: host, ask, timeout_ms } => self.ask_lease(node, &host, ask, timeout_ms),
+                policy::Output::Renew { lease, ttl_ms } => {
+                    self.hand_back(node, &lease, LeaseCall::Renew { lease: lease.clone(), ttl_ms });
+                }
                 policy::Output::GiveBack(lease) => self.hand_back(node, &lease, LeaseCall::Release(lease.clone())),
                 policy::Output::GiveUp(lease) => self.hand_back(node, &lease, LeaseCall::GiveUp(lease.clone())),
                 policy::Output::Stop { transfer, lease, cancelled } => {

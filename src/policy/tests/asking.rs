@@ -194,6 +194,25 @@ fn a_path_on_which_a_transfer_failed_is_tried_by_one_at_a_time_with_a_short_dead
 }
 
 #[test]
+fn a_transfer_that_starts_late_asks_for_its_lease_to_live_longer() {
+    let mut desk = desk(&["d0"]);
+    let renews = |out: &[Output]| {
+        out.iter().find_map(|output| match output {
+            Output::Renew { lease, ttl_ms } => Some((lease.clone(), *ttl_ms)),
+            _ => None,
+        })
+    };
+    let (_, early) = desk.leased("early");
+    let out = desk.step(Input::TransferStart { key: 2, lease: early, bytes: 100 });
+    assert_eq!((plan(&out).unwrap().deadline_ms, renews(&out)), (2_000, None));
+    let (_, late) = desk.leased("late");
+    desk.pass(7_001);
+    desk.healthy("d0");
+    let out = desk.step(Input::TransferStart { key: 3, lease: late.clone(), bytes: 100 });
+    assert_eq!((plan(&out).unwrap().deadline_ms, renews(&out)), (2_000, Some((late, 3_000))));
+}
+
+#[test]
 fn an_observed_class_is_decided_and_recorded_but_never_leased() {
     let with = |mode, on_no_admissible| {
         let change = |class: Workload| Arc::new(Workload { mode, on_no_admissible, ..class });
