@@ -5,13 +5,12 @@
 //!  (free) ─────────▶ GRANTED ──────────────────▶ DELIVERED ──────────────────────────▶ (free)
 //!                     │   │ Release by its holder, nothing under way
 //!                     │   └───────────────────────────────────────────────────────────▶ (free)
-//!                     │ expired unused · given up · holder down
+//!                     │ expired · given up · holder down
 //!                     ├─ no write can still land ─────────────────────────────────────▶ (free)
 //!                     └─ a write may still land ──▶ FENCED ── quiet · fence_max ───────▶ (free)
 //! ```
 //!
-//! A lease does not expire while a stream writes into it: the stream has a deadline of its own. A
-//! fenced lease counts as used and its pages are handed to nobody; while a stream of Seam's own
+//! A lease that expires while a stream writes into it takes the transfer with it. A fenced lease counts as used and its pages are handed to nobody; while a stream of Seam's own
 //! still writes, no time limit ends the fence, only that stream's end. Sessions in use are the
 //! engine's own word plus the leases that this word does not contain yet.
 //!
@@ -53,8 +52,6 @@ pub struct Held {
     pub stage: Stage,
     /// When that ends by itself, if it does.
     pub until: Option<Mono>,
-    /// When a granted lease expires, unless a stream writes into it then.
-    expires: Mono,
     /// Whether a stream writes into it.
     open: bool,
     /// When it was delivered, in milliseconds since the Unix epoch.
@@ -117,7 +114,7 @@ impl Core for Ledger {
                 let result = self.delivered(now, &lease, bytes, out);
                 out.push(Output::Accepted { key, result });
             }
-            Input::Quiet { lease } => self.quiet(now, &lease, out),
+            Input::Quiet { lease } => self.quiet(&lease, out),
             Input::EngineRelease { key, lease } => {
                 let changed = self.release(now, &lease, out);
                 out.push(Output::Reply { key, reply: LeaseCallReply::Changed(changed) });
@@ -267,7 +264,6 @@ impl Ledger {
             ask,
             stage: Stage::Granted,
             until: Some(until),
-            expires: until,
             open: false,
             delivered_ms: 0,
             absorbed: false,
@@ -301,12 +297,11 @@ impl Ledger {
         let Some(held) = self.held.get_mut(&lease.number) else { return false };
         match held.stage {
             Stage::Granted => {
-                held.expires = now.mono.plus_ms(ttl_ms);
-                if let Some(old) = held.until {
+                let until = now.mono.plus_ms(ttl_ms);
+                if let Some(old) = held.until.replace(until) {
                     self.deadlines.remove(&(old, lease.number));
-                    self.deadlines.insert((held.expires, lease.number));
-                    held.until = Some(held.expires);
                 }
+                self.deadlines.insert((until, lease.number));
                 self.note(ttl_ms, out);
                 true
             }

@@ -26,9 +26,6 @@ impl Ledger {
         let extents = held.lease.extents.clone();
         if let Some(held) = self.held.get_mut(&lease.number) {
             held.open = true;
-            if let Some(until) = held.until.take() {
-                self.deadlines.remove(&(until, lease.number));
-            }
         }
         Ok(extents)
     }
@@ -68,19 +65,14 @@ impl Ledger {
         })
     }
 
-    pub(super) fn quiet(&mut self, now: Now, lease: &LeaseId, out: &mut Vec<Output>) {
+    pub(super) fn quiet(&mut self, lease: &LeaseId, out: &mut Vec<Output>) {
         if self.find(lease).is_none() {
             return;
         }
         let Some(held) = self.held.get_mut(&lease.number) else { return };
-        let was_open = std::mem::replace(&mut held.open, false);
+        held.open = false;
         match held.stage {
             Stage::Fenced => self.free(lease.number, out),
-            Stage::Granted if was_open => {
-                let until = held.expires.max(now.mono);
-                held.until = Some(until);
-                self.deadlines.insert((until, lease.number));
-            }
             Stage::Granted | Stage::Delivered => {}
         }
     }

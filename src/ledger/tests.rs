@@ -162,17 +162,16 @@ fn only_the_holder_writes_once_and_only_what_it_asked_for() {
 }
 
 #[test]
-fn an_expired_lease_is_free_at_once_unless_a_stream_still_writes() {
+fn an_expired_lease_is_free_at_once_or_fenced_while_a_stream_still_writes() {
     let mut desk = Desk::new(settings());
     let idle = desk.grant(1);
     let open = desk.grant(1);
     desk.open(&open, "p0", 1).unwrap();
     desk.pass(1_000);
     desk.step(Input::Tick);
-    assert_eq!((desk.stage(&idle), desk.stage(&open)), (None, Some(Stage::Granted)));
+    assert_eq!((desk.stage(&idle), desk.stage(&open)), (None, Some(Stage::Fenced)));
     desk.step(Input::Quiet { lease: open.id.clone() });
-    desk.step(Input::Tick);
-    assert_eq!(desk.stage(&open), None, "overdue as soon as nothing writes into it");
+    assert_eq!(desk.stage(&open), None, "free as soon as nothing writes into it");
 }
 
 #[test]

@@ -48,8 +48,8 @@ fn what_a_killed_prefill_host_held_comes_back_within_its_ttl_or_the_down_notice(
                     took.get_or_insert((turn + 1) * 100);
                 }
             }
-            // A lease that is being written does not expire: its stream's own end, or the notice,
-            // ends it. With the notice later than the ttl only those wait for it.
+            // A lease that is being written was asked to live for as long as that may take, so that the
+            // notice ends it first. With the notice later than the ttl only those wait for it.
             if ttl_ms < 5_000 {
                 assert!(held_by(&world, "p0") <= 3, "seed {seed}: the unused ones have expired");
                 let left = world.run_until(5 * SECOND, |world| held_by(world, "p0") == 0);

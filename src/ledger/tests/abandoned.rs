@@ -70,7 +70,11 @@ fn a_fenced_session_is_granted_to_nobody_until_the_fence_falls() {
 
 #[test]
 fn bytes_that_are_complete_after_their_lease_ended_never_count_as_arrived() {
-    let ends: [fn(&mut Desk, &Lease); 4] = [
+    let ends: [fn(&mut Desk, &Lease); 5] = [
+        |desk, _| {
+            desk.pass(1_000);
+            desk.tick();
+        },
         |desk, _| drop(desk.step(down())),
         |desk, lease| drop(desk.call("p0", LeaseCall::GiveUp(lease.id.clone()))),
         |desk, lease| drop(desk.call("p0", LeaseCall::Release(lease.id.clone()))),
@@ -107,6 +111,18 @@ fn a_host_that_stood_still_for_ten_seconds_first_ends_what_is_overdue() {
     assert_eq!(next.extents, overdue.extents);
     assert!(matches!(desk.open(&overdue, "p0", 1), Err(OpenRefusal::Unknown(_))));
     assert_eq!(desk.open(&next, "p0", 1).unwrap(), next.extents);
+}
+
+#[test]
+fn a_lease_that_is_renewed_while_its_bytes_come_lives_on() {
+    let mut desk = Desk::new(settings());
+    let lease = desk.grant(1);
+    desk.open(&lease, "p0", 1).unwrap();
+    desk.pass(900);
+    let renew = LeaseCall::Renew { lease: lease.id.clone(), ttl_ms: 1_000 };
+    assert_eq!(desk.call("p0", renew), LeaseCallReply::Changed(true));
+    desk.pass(999);
+    assert!(desk.deliver(&lease).is_ok());
 }
 
 #[test]

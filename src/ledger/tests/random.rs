@@ -62,7 +62,7 @@ proptest! {
                 Op::Ask(bytes) => {
                     if let LeaseReply::Granted { lease, .. } = desk.ask(bytes) {
                         prop_assert!(desk.ledger.held().count() <= limit as usize, "granted beyond {} sessions", limit);
-                        prop_assert!(desk.ledger.held().all(|h| h.stage != Stage::Granted || h.open || h.expires > desk.now.mono), "overdue leases go first");
+                        prop_assert!(desk.ledger.held().all(|h| h.stage != Stage::Granted || h.until.is_some_and(|until| until > desk.now.mono)), "overdue leases go first");
                         known.push(lease);
                     }
                 }
