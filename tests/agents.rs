@@ -7,7 +7,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use seam::api::{Arrival, Done, PathLine, RouteRequest, SampleVerdict, TransferResult};
+use seam::api::{Arrival, Done, OverrideLine, PathLine, RouteRequest, SampleVerdict, TransferResult};
 use seam::model::{LeaseId, Outcome, PathState, Reason};
 use seam::policy::record::DecisionRecord;
 use serde_json::{Value, json};
@@ -306,6 +306,54 @@ async fn what_a_node_knows_it_shows() {
     })
     .await;
     for host in [p0, d0] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operators_word_on_a_path_holds_until_it_is_withdrawn_and_is_told() {
+    let mut world = World::new().await;
+    let d0 = world.decode("d0", Terms::default()).await;
+    let d1 = world.decode("d1", Terms::default()).await;
+    let p0 = world.prefill("p0", Terms::default()).await;
+    p0.settled(2).await;
+    let mut events = p0.client.events("/v1/events").await.unwrap();
+    let target = "p0>d0/r0/mock";
+    let word = json!({"target": target, "state": "quarantined", "ttl": "1m", "reason": "switch maintenance"});
+    let done: Done = p0.client.put("/v1/overrides", &word).await.unwrap();
+    assert_eq!((done.changed, done.detail.as_str()), (true, "p0>d0/r0/mock counts as quarantined for 60000 ms"));
+    let told: Value = loop {
+        let event: Value = serde_json::from_str(&events.next().await.unwrap().unwrap().data).unwrap();
+        if event["kind"] == "override" {
+            break event;
+        }
+    };
+    assert_eq!((&told["target"], &told["state"]), (&json!(target), &json!("quarantined")));
+    assert_eq!(told["reason"], "switch maintenance");
+    let dry = || RouteRequest { dry_run: true, ..request("batch", 1000) };
+    let code_of = |record: &DecisionRecord, host: &str| {
+        let of_host = |c: &&_| -> bool {
+            let c: &seam::policy::record::CandidateRecord = c;
+            c.target.node.as_ref().is_some_and(|node| node.as_str() == host)
+        };
+        record.candidates.iter().find(of_host).unwrap().code
+    };
+    let record = p0.route(&dry()).await.unwrap();
+    assert_eq!(record.chosen.as_ref().unwrap().node.as_ref().unwrap().as_str(), "d1");
+    assert_eq!(code_of(&record, "d0"), Reason::RejectedOverride);
+    let listed: Vec<OverrideLine> = p0.client.get("/v1/overrides").await.unwrap();
+    assert_eq!((listed.len(), listed[0].target.as_str()), (1, target));
+    assert!((1..=60_000).contains(&listed[0].expires_in_ms));
+    for (field, value) in [("target", "a b"), ("ttl", "soon"), ("ttl", "9days"), ("reason", " "), ("state", "fine")] {
+        let mut bad = word.clone();
+        bad[field] = json!(value);
+        let error = p0.client.put::<Done>("/v1/overrides", &bad).await.unwrap_err().to_string();
+        assert!(error.contains(field), "{field}: {error}");
+    }
+    let withdrawn: Done = p0.client.delete("/v1/overrides?target=p0%3Ed0/r0/mock").await.unwrap();
+    assert!(withdrawn.changed);
+    assert_ne!(code_of(&p0.route(&dry()).await.unwrap(), "d0"), Reason::RejectedOverride);
+    for host in [p0, d0, d1] {
         host.agent.shutdown().await;
     }
 }
