@@ -24,7 +24,7 @@ use crate::core::Mono;
 use crate::model::{PathHealth, PathId, PathSpec, PathState, Profile};
 pub use mesh::{MeshTrack, bandwidth_state};
 pub use profile::ProfileTrack;
-pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, RAIL_QUEUE_BYTES, judge};
+pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, RAIL_QUEUE_BYTES};
 pub use score::Thresholds;
 pub use track::Track;
 
