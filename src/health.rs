@@ -169,7 +169,7 @@ crate::model::coded!(
         Late = "late",
         /// On time, while this host is late most of the time.
         Frozen = "frozen",
-        /// Older than the newest sample of its path.
+        /// Older than what its track has heard since, or too old for any.
         Reordered = "reordered",
         /// Begun before its path was there: it measured an earlier life of the far end.
         EarlierLife = "earlier_life",

@@ -120,7 +120,17 @@ mod tests {
 
     #[test]
     fn a_canary_is_larger_than_any_small_probe_even_where_no_bulk_probes_are_sent() {
-        let mut config = Config::default();
+        let text = r#"
+            [node]
+            name = "p0"
+            roles = ["prefill"]
+            [tls]
+            dev = true
+            [[rails]]
+            name = "r0"
+            bind = "127.0.0.1:0"
+        "#;
+        let mut config = Config::from_toml(text, "p0").unwrap();
         for (bulk, canary_bytes) in [(0, 2 << 20), (4096, 2 << 20), (8 << 20, 8 << 20), (16 << 20, 16 << 20)] {
             config.probe.bulk = bulk;
             config.probe.payload = 1 << 20;

@@ -21,7 +21,8 @@ impl Service {
             verdicts.push(sample.as_ref().map(|_| ()).map_err(Clone::clone));
             found.extend(sample.ok().map(|(path, sample)| (at, path, sample)));
         }
-        found.sort_by_key(|(_, _, sample)| sample.taken);
+        // Those that ended just now come last.
+        found.sort_by_key(|(_, _, sample)| sample.taken.unwrap_or(Mono(u64::MAX)));
         for (at, path, sample) in found {
             if let Some(verdict) = verdicts.get_mut(at) {
                 *verdict = agency.take(&path, sample).await;
@@ -57,7 +58,7 @@ impl Agency {
                 return Err("outcome: a cancelled request says nothing about its path".to_owned());
             }
         };
-        let age_ns = report.age_ms.unwrap_or(0).saturating_mul(1_000_000);
+        let age_ns = |age_ms: u64| age_ms.saturating_mul(1_000_000);
         let sample = Sample {
             path: path.id.clone(),
             kind: SampleKind::Reported,
@@ -69,7 +70,8 @@ impl Agency {
             inflight_bytes: report.inflight_bytes.unwrap_or(0),
             // Not known; health asks only its own samples whether this host is late.
             late_ms: 0.0,
-            taken: Some(Mono(now.0.saturating_sub(age_ns))),
+            // What ended just now is as new as the turn that takes it, and no probe comes between.
+            taken: report.age_ms.filter(|age_ms| *age_ms > 0).map(|age_ms| Mono(now.0.saturating_sub(age_ns(age_ms)))),
         };
         Ok((path.clone(), sample))
     }
@@ -115,7 +117,9 @@ fn why(discard: Discard, duration_ms: f64, bytes: u64, gbps: f64) -> String {
             format!("age_ms: {discard}: older than what is known of its path already, or than a minute")
         }
         Discard::EarlierLife => format!("age_ms: {discard}: it began before its path was there"),
-        Discard::Late | Discard::Frozen => format!("{discard}: this host itself is late most of the time"),
+        Discard::Late | Discard::Frozen => {
+            format!("{discard}: this host itself is late most of the time, send it again later")
+        }
         Discard::UnknownPath | Discard::TooManyPaths => format!("destination: {discard}"),
     }
 }
