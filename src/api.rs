@@ -164,7 +164,7 @@ pub enum ReportedOutcome {
 /// One item of the answer of `POST /v1/samples`, in the order of the question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleVerdict {
-    /// Whether it counts.
+    /// Whether health has used it.
     pub accepted: bool,
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ use crate::core::Mono;
 use crate::model::{PathHealth, PathId, PathSpec, PathState, Profile};
 pub use mesh::{MeshTrack, bandwidth_state};
 pub use profile::ProfileTrack;
-pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, RAIL_QUEUE_BYTES, judge};
+pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, RAIL_QUEUE_BYTES};
 pub use score::Thresholds;
 pub use track::Track;
 
@@ -169,7 +169,7 @@ crate::model::coded!(
         Late = "late",
         /// On time, while this host is late most of the time.
         Frozen = "frozen",
-        /// Older than the newest sample of its path.
+        /// Older than what its track has heard since, or too old for any.
         Reordered = "reordered",
         /// Begun before its path was there: it measured an earlier life of the far end.
         EarlierLife = "earlier_life",

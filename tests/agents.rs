@@ -7,7 +7,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use seam::api::{Arrival, Done, OverrideLine, PathLine, RouteRequest, SampleVerdict, TransferResult};
+use seam::api::{Arrival, Done, OverrideLine, PathLine, RouteRequest, TransferResult};
 use seam::model::{LeaseId, Outcome, PathState, Reason};
 use seam::policy::record::DecisionRecord;
 use serde_json::{Value, json};
@@ -214,7 +214,7 @@ async fn bad_input_is_named_and_has_no_effect() {
         {"destination": "d0", "duration_ms": 1.0, "bytes": 1, "outcome": "cancelled"},
         {"source": "p9", "destination": "d0", "duration_ms": 1.0, "bytes": 1, "outcome": "ok"},
     ]);
-    let verdicts: Vec<SampleVerdict> = p0.client.post("/v1/samples", &samples).await.unwrap();
+    let verdicts = p0.samples(&samples).await;
     let accepted: Vec<bool> = verdicts.iter().map(|verdict| verdict.accepted).collect();
     assert_eq!(accepted, [false, false, false, true, false, false, false], "{verdicts:?}");
     let reason = |at: usize| verdicts[at].reason.clone().unwrap();
@@ -246,7 +246,7 @@ async fn an_engine_that_moves_its_own_bytes_routes_reports_and_releases() {
     assert!(error.to_string().contains("belongs to the engine"), "{error}");
     // Its transfers to d0 take far longer than the wire explains: the path turns gray by them alone.
     let slow = json!({"destination": "d0", "duration_ms": 400.0, "bytes": MIB, "outcome": "ok"});
-    let verdicts: Vec<SampleVerdict> = p0.client.post("/v1/samples", &vec![slow; 10]).await.unwrap();
+    let verdicts = p0.samples(&json!(vec![slow; 10])).await;
     assert!(verdicts.iter().all(|verdict| verdict.accepted), "{verdicts:?}");
     // The samples are taken before they are acted on.
     until("release goes to d1", async || {
@@ -261,6 +261,30 @@ async fn an_engine_that_moves_its_own_bytes_routes_reports_and_releases() {
     assert!(p0.release(&lease.id).await);
     until("the lease is gone", async || d0.leases().await.is_empty()).await;
     for host in [p0, d0, d1] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engines_late_word_on_a_failed_transfer_counts_and_each_verdict_is_what_became_of_the_sample() {
+    let mut world = World::new().await;
+    let more = "[transfer]\nmover = \"engine\"\n";
+    let d0 = world.decode("d0", Terms { more, ..Terms::default() }).await;
+    let p0 = world.prefill("p0", Terms { more, ..Terms::default() }).await;
+    p0.settled(1).await;
+    let item = |bytes: u64, outcome: &str, age_ms: u64| json!({"destination": "d0", "duration_ms": 80.0, "bytes": bytes, "outcome": outcome, "age_ms": age_ms});
+    until("the path was there two seconds ago", async || {
+        let verdicts = p0.samples(&json!([item(1, "ok", 2000)])).await;
+        verdicts[0].reason.as_ref().is_none_or(|reason| !reason.contains("earlier_life"))
+    })
+    .await;
+    // 64 MiB take 67 ms on 8 Gb/s. The newer one comes first, and has ended last all the same.
+    let items = json!([item(64 * MIB, "ok", 0), item(64 * MIB, "timeout", 1500), item(1, "ok", 61_000)]);
+    let verdicts = p0.samples(&items).await;
+    let accepted: Vec<bool> = verdicts.iter().map(|verdict| verdict.accepted).collect();
+    assert_eq!(accepted, [true, true, false], "{verdicts:?}");
+    until("the path is put aside", async || p0.state_of("d0").await == Some(PathState::Quarantined)).await;
+    for host in [p0, d0] {
         host.agent.shutdown().await;
     }
 }

@@ -43,11 +43,13 @@ pub(crate) trait Effects: Send + 'static {
 }
 
 type Question<E> = Box<dyn FnOnce(u64) -> <<E as Effects>::Core as Core>::Input + Send>;
+type Hearing<E> = Box<dyn FnOnce(&[<<E as Effects>::Core as Core>::Output]) + Send>;
 type Reading<E> = Box<dyn FnOnce(&<E as Effects>::Core, Now) + Send>;
 
 /// What the actor is sent.
 pub(crate) enum Message<E: Effects> {
     Tell(<E::Core as Core>::Input),
+    Hear(<E::Core as Core>::Input, Hearing<E>),
     Ask(Question<E>, oneshot::Sender<E::Answer>),
     Read(Reading<E>),
     Tick,
@@ -106,6 +108,21 @@ impl<E: Effects> Owner<E> {
     /// Offers the core something that it can do without.
     pub(crate) fn offer(&self, input: <E::Core as Core>::Input) -> Result<(), Full> {
         self.send(Message::Tell(input))
+    }
+
+    /// Offers the core something and hears what it says to it; `None` when the actor is gone.
+    pub(crate) async fn hear<T: Send + 'static>(
+        &self,
+        input: <E::Core as Core>::Input,
+        hearing: impl FnOnce(&[<E::Core as Core>::Output]) -> T + Send + 'static,
+    ) -> Result<Option<T>, Full> {
+        let (sender, receiver) = oneshot::channel();
+        let hearing = move |said: &[<E::Core as Core>::Output]| {
+            // The one who offered may have gone away.
+            let _ = sender.send(hearing(said));
+        };
+        self.send(Message::Hear(input, Box::new(hearing)))?;
+        Ok(receiver.await.ok())
     }
 
     /// Puts a question and waits for its answer; `None` when the actor is gone.
@@ -192,13 +209,17 @@ impl<E: Effects> Actor for CoreActor<E> {
         match message {
             Message::Tell(input) => {
                 state.waiting.fetch_sub(1, Ordering::Relaxed);
-                state.turn(now, input);
+                state.turn(now, input, None);
+            }
+            Message::Hear(input, hearing) => {
+                state.waiting.fetch_sub(1, Ordering::Relaxed);
+                state.turn(now, input, Some(hearing));
             }
             Message::Ask(question, sender) => {
                 // A question counts until it is answered, so that open questions are bounded too.
                 state.next_key += 1;
                 state.asked.insert(state.next_key, sender);
-                state.turn(now, question(state.next_key));
+                state.turn(now, question(state.next_key), None);
             }
             Message::Read(reading) => {
                 state.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -207,7 +228,7 @@ impl<E: Effects> Actor for CoreActor<E> {
             Message::Tick => {
                 // The alarm has rung: it must be armed anew even for the same deadline.
                 state.alarm.send_replace(None);
-                state.turn(now, E::tick());
+                state.turn(now, E::tick(), None);
             }
         }
         Ok(())
@@ -215,11 +236,14 @@ impl<E: Effects> Actor for CoreActor<E> {
 }
 
 impl<E: Effects> State<E> {
-    fn turn(&mut self, now: Now, input: <E::Core as Core>::Input) {
+    fn turn(&mut self, now: Now, input: <E::Core as Core>::Input, hearing: Option<Hearing<E>>) {
         let mut out = std::mem::take(&mut self.out);
         let start = std::time::Instant::now();
         self.core.step(now, input, &mut out);
         self.effects.took(start.elapsed());
+        if let Some(hearing) = hearing {
+            hearing(&out);
+        }
         for output in out.drain(..) {
             if let Some((key, answer)) = self.effects.perform(&self.core, now, output)
                 && let Some(sender) = self.asked.remove(&key)

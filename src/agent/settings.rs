@@ -18,6 +18,9 @@ pub(crate) const MAX_AHEAD_MS: u64 = 60_000;
 
 /// A sample taken while this host was later than this is discarded, in milliseconds.
 const MAX_LATE_MS: f64 = 5.0;
+/// A canary has at least this many bytes, unless what failed had fewer, however small bulk probes are
+/// and where none are sent: twice the largest `probe.payload`, so that no small probe passes for one.
+const MIN_CANARY_BYTES: u64 = 2 << 20;
 const MAX_PATHS: usize = 4_096;
 const MAX_LEASES: usize = 65_536;
 const MAX_REQUESTS: usize = 65_536;
@@ -32,8 +35,7 @@ pub(crate) fn health(config: &Config) -> health::Settings {
         thresholds: config.policy.thresholds.clone(),
         max_late_ms: MAX_LATE_MS,
         max_paths: MAX_PATHS,
-        // Without large probes, what small ones say must do.
-        canary_bytes: config.probe.bulk.max(config.probe.payload),
+        canary_bytes: config.probe.bulk.max(MIN_CANARY_BYTES),
     }
 }
 
@@ -110,4 +112,31 @@ pub(crate) fn ledger(config: &Config) -> Option<ledger::Settings> {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canary_is_larger_than_any_small_probe_even_where_no_bulk_probes_are_sent() {
+        let text = r#"
+            [node]
+            name = "p0"
+            roles = ["prefill"]
+            [tls]
+            dev = true
+            [[rails]]
+            name = "r0"
+            bind = "127.0.0.1:0"
+        "#;
+        let mut config = Config::from_toml(text, "p0").unwrap();
+        for (bulk, canary_bytes) in [(0, 2 << 20), (4096, 2 << 20), (8 << 20, 8 << 20), (16 << 20, 16 << 20)] {
+            config.probe.bulk = bulk;
+            config.probe.payload = 1 << 20;
+            assert_eq!(health(&config).canary_bytes, canary_bytes, "{bulk}");
+        }
+        config.probe.bulk = 0;
+        assert_eq!(probe(&config, 0).bulk_bytes, 0, "none on a schedule");
+    }
 }

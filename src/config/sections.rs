@@ -210,7 +210,7 @@ pub struct ProbeConfig {
     pub payload: u64,
     /// Probes per second at most, all paths together.
     pub budget_per_s: u32,
-    /// How many bytes a bulk probe carries at most; 0: none are sent.
+    /// How many bytes a bulk probe carries at most; 0: none are sent on a schedule.
     #[serde(with = "size")]
     pub bulk: u64,
     /// How often an active path gets a bulk probe, on average.

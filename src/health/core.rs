@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::stall::Stall;
-use super::{Canary, Discard, Input, Output, PathReport, ProfileTrack, Sample, Settings, sample};
+use super::{Canary, Discard, Input, Output, PathReport, ProfileTrack, Sample, SampleKind, Settings, sample};
 use crate::core::{Core, Mono, Now};
-use crate::model::{PathHealth, PathId, PathSpec, Profile};
+use crate::model::{PathHealth, PathId, PathSpec};
 
 /// A canary may take this many times what its bytes and the path's latency explain: enough for a
 /// path that is only slow, far less than a transfer may.
@@ -120,12 +120,14 @@ impl HealthCore {
             out.push(Output::Discarded { path: sample.path, reason: Discard::UnknownPath });
             return;
         };
-        if self.settings.profile == Profile::Mesh && sample.began(now) < known.up {
+        if self.settings.doubts() && sample.began(now) < known.up {
             out.push(Output::Discarded { path: sample.path, reason: Discard::EarlierLife });
             return;
         }
         let admitted = sample::admit(&self.settings, known.bandwidth_gbps, &sample);
-        if self.settings.profile == Profile::Mesh && admitted != Err(Discard::Invalid) {
+        // An engine does not say how late it was, so its reports are no word on that.
+        let own = sample.kind != SampleKind::Reported;
+        if self.settings.doubts() && own && admitted != Err(Discard::Invalid) {
             out.extend(self.stall.note(now, sample::is_late(&self.settings, &sample)).map(Output::Frozen));
         }
         let thresholds = &self.settings.thresholds;
@@ -137,16 +139,17 @@ impl HealthCore {
         };
         let health = match taken {
             Ok(health) => health,
-            // While this host is to blame, what was known of its paths stays, as if it were new.
-            Err(reason @ (Discard::Late | Discard::Frozen))
-                if self.stall.frozen() && known.track.newest().is_some() =>
-            {
-                out.push(Output::Discarded { path: sample.path.clone(), reason });
-                known.track.health(thresholds)
-            }
             Err(reason) => {
-                out.push(Output::Discarded { path: sample.path, reason });
-                return;
+                out.push(Output::Discarded { path: sample.path.clone(), reason });
+                // While this host is to blame, what was known of its paths stays, as if it were new.
+                let to_blame = matches!(reason, Discard::Late | Discard::Frozen)
+                    && self.stall.frozen()
+                    && known.track.newest().is_some();
+                // What came too fast to be believed came all the same, and may have answered a failure.
+                if !to_blame && known.track.canary_due() == due {
+                    return;
+                }
+                known.track.health(thresholds)
             }
         };
         if health.state != from {

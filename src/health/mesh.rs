@@ -5,6 +5,9 @@
 //! large samples ──▶ achieved / expected bandwidth ─▶ bandwidth track ─┼─▶ worst ─▶ state
 //! what failed, and what worked of its size ────────▶ transfer track ─┘
 //! ```
+//!
+//! Samples come late, engines' reports above all. Each track has an order of its own, so that a probe
+//! every second does not make every later word on a transfer void.
 
 mod bandwidth;
 mod flaps;
@@ -28,6 +31,7 @@ pub use bandwidth::{
 pub use flaps::{Flaps, MAX_SLOWDOWN};
 pub use latency::LatencyTrack;
 pub use transfers::{Stage, TransferTrack};
+use window::FreshStats;
 pub use window::FreshWindow;
 
 /// One path under the mesh profile.
@@ -47,14 +51,16 @@ impl MeshTrack {
         Self { latency: LatencyTrack::in_state(state), ..Self::default() }
     }
 
-    /// Takes one small, size-free sample and returns the health that follows. No sample may be older
-    /// than the one before it.
+    /// Takes one small, size-free sample and returns the health that follows. One that is older than
+    /// the one before it changes nothing.
     pub fn feed(&mut self, settings: &Settings, taken: Mono, point: Point) -> PathHealth {
+        self.newest = self.newest.max(Some(taken));
         self.small(settings, taken, point, false);
-        self.settled(&settings.thresholds, taken)
+        self.settled(&settings.thresholds)
     }
 
-    /// Takes one sample that was found good, for what its kind and its size say.
+    /// Takes one sample that was found good, for what its kind and its size say. One that is too fast
+    /// to be believed says only that its bytes arrived.
     pub(super) fn take(
         &mut self,
         settings: &Settings,
@@ -63,27 +69,27 @@ impl MeshTrack {
         measured: &Measured,
     ) -> Result<PathHealth, Discard> {
         let taken = sample.taken.map_or(now, |taken| taken.min(now));
-        if self.newest.is_some_and(|newest| taken < newest) {
+        if now.ms_since(taken) >= BULK_FRESH_MS {
             return Err(Discard::Reordered);
         }
-        self.newest = Some(taken);
+        let answers = sample.outcome == SampleOutcome::Ok && self.worked(settings, taken, measured.size_bytes);
+        if measured.too_fast {
+            return Err(Discard::Implausible);
+        }
+        // What is refused below is older than what is there, so that this stays true.
+        self.newest = self.newest.max(Some(taken));
         let large = measured.alone_ms >= MIN_BULK_WIRE_MS;
-        match (sample.kind, sample.outcome) {
+        let counts = match (sample.kind, sample.outcome) {
             (SampleKind::Probe, outcome) => {
-                if outcome == SampleOutcome::Ok {
-                    self.worked(settings, taken, measured.size_bytes);
-                }
-                self.small(settings, taken, measured.point, outcome == SampleOutcome::Failed);
+                self.small(settings, taken, measured.point, outcome == SampleOutcome::Failed)
+            }
+            (SampleKind::Transfer | SampleKind::Reported | SampleKind::Bulk, SampleOutcome::Ok) if large => {
+                let base_ms = self.stats(&settings.thresholds).base_latency_ms;
+                let moving_ms = (sample.elapsed_ms - base_ms).max(measured.explained_ms);
+                self.bandwidth.add(taken, measured.explained_ms / moving_ms)
             }
             (SampleKind::Transfer | SampleKind::Reported | SampleKind::Bulk, SampleOutcome::Ok) => {
-                self.worked(settings, taken, measured.size_bytes);
-                if large {
-                    let base_ms = self.window.stats(&settings.thresholds).base_latency_ms;
-                    let moving_ms = (sample.elapsed_ms - base_ms).max(measured.explained_ms);
-                    self.bandwidth.add(taken, measured.explained_ms / moving_ms);
-                } else {
-                    self.small(settings, taken, measured.point, false);
-                }
+                self.small(settings, taken, measured.point, false)
             }
             (
                 SampleKind::Transfer | SampleKind::Reported | SampleKind::Bulk,
@@ -92,19 +98,23 @@ impl MeshTrack {
                 let lost = outcome == SampleOutcome::Lost;
                 let began = Mono(taken.0.saturating_sub((sample.elapsed_ms * 1e6) as u64));
                 let bytes = measured.size_bytes.max(1);
-                self.transfers.failed(settings, transfers::Failure { began, ended: taken, bytes, lost });
-                if lost && large {
+                let counts = self.transfers.failed(settings, transfers::Failure { began, ended: taken, bytes, lost });
+                if counts && lost && large {
                     self.bandwidth.add(taken, 0.0);
                 }
+                counts
             }
+        };
+        if !(counts || answers) {
+            return Err(Discard::Reordered);
         }
-        Ok(self.settled(&settings.thresholds, taken))
+        Ok(self.settled(&settings.thresholds))
     }
 
     /// The health after the last sample; [`PathHealth::UNKNOWN`] before the first.
     #[must_use]
     pub fn health(&self, thresholds: &Thresholds) -> PathHealth {
-        let stats = self.window.stats(thresholds).stats;
+        let stats = self.stats(thresholds).stats;
         PathHealth {
             state: self.state(),
             gfs: gfs(thresholds, &stats),
@@ -142,7 +152,7 @@ impl MeshTrack {
     /// A canary is due now: how many bytes it has, and the path's latency without them.
     pub(super) fn canary(&mut self, settings: &Settings, now: Mono) -> Option<(u64, f64)> {
         let bytes = self.transfers.canary(settings, now)?;
-        Some((bytes, self.window.stats(&settings.thresholds).base_latency_ms))
+        Some((bytes, self.stats(&settings.thresholds).base_latency_ms))
     }
 
     /// The samples without their times, oldest first.
@@ -150,21 +160,33 @@ impl MeshTrack {
         self.window.points()
     }
 
-    fn small(&mut self, settings: &Settings, taken: Mono, point: Point, failed: bool) {
+    /// What the small samples say that are fresh beside the newest of any kind.
+    fn stats(&self, thresholds: &Thresholds) -> FreshStats {
+        self.window.stats(thresholds, self.newest.unwrap_or_default())
+    }
+
+    /// Takes a small sample; says whether it counts, which it does not if a newer one has.
+    fn small(&mut self, settings: &Settings, taken: Mono, point: Point, failed: bool) -> bool {
+        if self.window.newest().is_some_and(|newest| taken < newest) {
+            return false;
+        }
         self.window.push(&settings.thresholds, taken, point);
-        let window = self.window.stats(&settings.thresholds);
+        let window = self.stats(&settings.thresholds);
         self.latency.observe(&settings.thresholds, taken, &window, failed);
         self.transfers.window(settings, taken, self.latency.is_clean());
+        true
     }
 
-    fn worked(&mut self, settings: &Settings, taken: Mono, bytes: u64) {
-        if self.transfers.worked(settings, taken, bytes) {
+    fn worked(&mut self, settings: &Settings, taken: Mono, bytes: u64) -> bool {
+        let answers = self.transfers.worked(settings, taken, bytes);
+        if answers {
             self.bandwidth.forgive();
         }
+        answers
     }
 
-    fn settled(&mut self, thresholds: &Thresholds, now: Mono) -> PathHealth {
-        self.bandwidth.settle(thresholds, now);
+    fn settled(&mut self, thresholds: &Thresholds) -> PathHealth {
+        self.bandwidth.settle(thresholds, self.newest.unwrap_or_default());
         self.health(thresholds)
     }
 }

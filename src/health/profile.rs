@@ -1,12 +1,36 @@
-//! The one place where the profiles differ: which rules a path's samples go through.
+//! The one place of health where the profiles part: which samples count, and which rules they go
+//! through.
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::Measured;
+use super::sample::{Measured, RAIL_QUEUE_BYTES};
 use super::state::StateTrack;
-use super::{Discard, MeshTrack, Sample, Settings, Thresholds, Track};
+use super::{Discard, MeshTrack, Sample, SampleKind, Settings, Thresholds, Track};
 use crate::core::Mono;
 use crate::model::{PathHealth, PathState, Profile};
+
+impl Settings {
+    /// Whether a sample is doubted for what its observer and its path were when it was taken: a host
+    /// that stalls, an earlier life of the far end.
+    pub(super) fn doubts(&self) -> bool {
+        match self.profile {
+            Profile::Reference => false,
+            Profile::Mesh => true,
+        }
+    }
+
+    /// This host's other bytes that explain a part of what `sample` took.
+    pub(super) fn beside_bytes(&self, sample: &Sample) -> u64 {
+        match (self.profile, sample.kind) {
+            (Profile::Mesh, SampleKind::Probe) => sample.inflight_bytes.min(RAIL_QUEUE_BYTES),
+            (Profile::Mesh, SampleKind::Bulk | SampleKind::Transfer | SampleKind::Reported)
+            | (
+                Profile::Reference,
+                SampleKind::Probe | SampleKind::Bulk | SampleKind::Transfer | SampleKind::Reported,
+            ) => sample.inflight_bytes,
+        }
+    }
+}
 
 /// One path under the rules of its profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +65,7 @@ impl ProfileTrack {
         }
     }
 
-    /// Takes one sample that was found good.
+    /// Takes one sample that was found good, or that is only too fast to be believed.
     pub(super) fn take(
         &mut self,
         settings: &Settings,
@@ -50,6 +74,7 @@ impl ProfileTrack {
         measured: &Measured,
     ) -> Result<PathHealth, Discard> {
         match self {
+            Self::Reference(_) if measured.too_fast => Err(Discard::Implausible),
             Self::Reference(track) => Ok(track.feed(&settings.thresholds, measured.point)),
             Self::Mesh(track) => track.take(settings, now, sample, measured),
         }

@@ -1,8 +1,7 @@
 //! From a raw measurement to a sample that counts, or a reason why it does not.
 
 use super::window::Point;
-use super::{Discard, Sample, SampleKind, SampleOutcome, Settings};
-use crate::model::Profile;
+use super::{Discard, Sample, SampleOutcome, Settings};
 
 /// Nothing on a path takes longer than a day, in milliseconds: a larger number is a broken clock.
 pub const MAX_ELAPSED_MS: f64 = 86_400_000.0;
@@ -27,6 +26,8 @@ pub(super) struct Measured {
     pub(super) alone_ms: f64,
     /// How long its bytes take beside this host's other bytes in flight, in milliseconds.
     pub(super) explained_ms: f64,
+    /// It worked faster than the wire can be: what it took is not to be believed.
+    pub(super) too_fast: bool,
 }
 
 /// Checks `sample` and takes out of its latency what its own bytes, and this host's other bytes in
@@ -45,19 +46,10 @@ pub(super) fn admit(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -
     let moved_ms = wire_ms(sample.bytes as f64, bandwidth_gbps);
     // What failed may have failed sooner than the bytes could move; what worked cannot. Half the
     // wire time leaves room for a bandwidth that is configured too low.
-    if sample.outcome == SampleOutcome::Ok && moved_ms >= MIN_WIRE_MS && sample.elapsed_ms < moved_ms / 2.0 {
-        return Err(Discard::Implausible);
-    }
+    let too_fast = sample.outcome == SampleOutcome::Ok && moved_ms >= MIN_WIRE_MS && sample.elapsed_ms < moved_ms / 2.0;
     // bytes / (bandwidth * bytes / (bytes + inflight)): at its fair share the sample takes as long
     // as all bytes together take alone.
-    let beside_bytes = match (settings.profile, sample.kind) {
-        (Profile::Mesh, SampleKind::Probe) => sample.inflight_bytes.min(RAIL_QUEUE_BYTES),
-        (Profile::Mesh, SampleKind::Bulk | SampleKind::Transfer | SampleKind::Reported)
-        | (Profile::Reference, SampleKind::Probe | SampleKind::Bulk | SampleKind::Transfer | SampleKind::Reported) => {
-            sample.inflight_bytes
-        }
-    };
-    let explained_ms = wire_ms(sample.bytes as f64 + beside_bytes as f64, bandwidth_gbps);
+    let explained_ms = wire_ms(sample.bytes as f64 + settings.beside_bytes(sample) as f64, bandwidth_gbps);
     let size_bytes = sample.bytes.max(sample.attempted_bytes);
     Ok(Measured {
         point: Point {
@@ -71,20 +63,13 @@ pub(super) fn admit(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -
         size_bytes,
         alone_ms: wire_ms(size_bytes as f64, bandwidth_gbps),
         explained_ms,
+        too_fast,
     })
 }
 
 /// Whether this host itself was late while it measured.
 pub(super) fn is_late(settings: &Settings, sample: &Sample) -> bool {
     sample.late_ms > settings.max_late_ms
-}
-
-/// Whether `sample` would count on a path of `bandwidth_gbps`; the core judges it the same way.
-///
-/// # Errors
-/// Why it would not.
-pub fn judge(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -> Result<(), Discard> {
-    admit(settings, bandwidth_gbps, sample).map(|_| ())
 }
 
 /// How long bytes take alone, in milliseconds.
@@ -96,6 +81,7 @@ pub(super) fn wire_ms(bytes: f64, bandwidth_gbps: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::health::SampleKind;
+    use crate::model::Profile;
 
     fn sample(elapsed_ms: f64, bytes: u64) -> Sample {
         Sample {
@@ -158,8 +144,8 @@ mod tests {
         }
         assert_eq!(point(&sample(86_400_001.0, 64)), Err(Discard::Implausible));
         assert!(point(&sample(86_400_000.0, 64)).is_ok());
-        assert_eq!(point(&sample(4.9, 10_000_000)), Err(Discard::Implausible));
-        assert!(point(&sample(5.1, 10_000_000)).is_ok());
+        let too_fast = |elapsed_ms| admit(&Settings::default(), 8.0, &sample(elapsed_ms, 10_000_000)).unwrap().too_fast;
+        assert!(too_fast(4.9) && !too_fast(5.1));
         assert_eq!(point(&Sample { late_ms: 20.1, ..sample(1.0, 64) }), Err(Discard::Late));
         assert!(point(&Sample { late_ms: 20.0, ..sample(1.0, 64) }).is_ok());
     }

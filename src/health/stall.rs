@@ -1,4 +1,5 @@
-//! Whether this host itself stalls: then what it measures says nothing about its paths.
+//! Whether this host itself stalls: then what it measures says nothing about its paths. Only samples
+//! that Seam took itself are asked: an engine does not say how late it was.
 
 use std::collections::VecDeque;
 

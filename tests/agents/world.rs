@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use seam::agent::Agent;
-use seam::api::{LeaseLine, MemberLine, PathLine, RouteRequest, TransferReport, TransferRequest};
+use seam::api::{LeaseLine, MemberLine, PathLine, RouteRequest, SampleVerdict, TransferReport, TransferRequest};
 use seam::arena::Arena;
 use seam::client::{Client, ClientError};
 use seam::config::Config;
@@ -177,6 +177,17 @@ impl Host {
 
     pub(crate) async fn paths(&self) -> Vec<PathLine> {
         self.client.get("/v1/paths").await.unwrap()
+    }
+
+    /// Reports samples, again as long as this busy machine is too late itself for them to count.
+    pub(crate) async fn samples(&self, items: &serde_json::Value) -> Vec<SampleVerdict> {
+        let mut verdicts: Vec<SampleVerdict> = Vec::new();
+        until("this host is on time", async || {
+            verdicts = self.client.post("/v1/samples", items).await.unwrap();
+            !verdicts.iter().any(|verdict| verdict.reason.as_ref().is_some_and(|reason| reason.contains("frozen")))
+        })
+        .await;
+        verdicts
     }
 
     pub(crate) async fn state_of(&self, destination: &str) -> Option<PathState> {

@@ -76,6 +76,22 @@ fn a_sample_older_than_the_newest_is_refused_and_an_old_one_is_not_reported_as_n
 }
 
 #[test]
+fn large_samples_keep_no_path_proven_whose_small_ones_have_gone_silent() {
+    let mut bench = Bench::new(Profile::Mesh, 1, 10.0);
+    for s in 0..10 {
+        bench.until(s * 1000);
+        bench.sample(probe(0, 2.0));
+    }
+    bench.until(19_500);
+    let health = bench.sample(moved(0, SampleKind::Transfer, 64 * MIB, 56.0));
+    assert_eq!(health.sample_count, 5, "of 0 s to 9 s, those younger than 15 s");
+    bench.until(24_000);
+    assert_eq!(bench.sample(moved(0, SampleKind::Transfer, 64 * MIB, 56.0)).sample_count, 0);
+    let report = bench.newest.as_ref().unwrap();
+    assert_eq!((report.age_ms, report.health.sample_count), (0, 0), "young, and unproven");
+}
+
+#[test]
 fn states_survive_a_change_of_profile() {
     for (from, to) in [(Profile::Reference, Profile::Mesh), (Profile::Mesh, Profile::Reference)] {
         let mut bench = Bench::new(from, 3, 10.0);

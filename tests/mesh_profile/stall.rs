@@ -57,6 +57,32 @@ fn an_observer_that_stalls_on_freezes_every_state_keeps_reports_young_and_thaws(
 }
 
 #[test]
+fn an_engines_reports_neither_keep_a_stalled_host_from_freezing_nor_thaw_it() {
+    let mut bench = Bench::new(Profile::Mesh, PATHS, 10.0);
+    let busy = |bench: &mut Bench, from_ms: u64, to_ms: u64| {
+        for ms in (from_ms..to_ms).step_by(100) {
+            bench.until(ms);
+            bench.sample(Sample { late_ms: 300.0, ..probe(ms as usize / 100 % PATHS, 302.0) });
+            for _ in 0..5 {
+                bench.sample(moved(1, SampleKind::Reported, 64 * MIB, 54.0));
+            }
+        }
+    };
+    busy(&mut bench, 0, 200);
+    assert!(bench.frozen.is_empty(), "two late ones are too few");
+    busy(&mut bench, 200, 300);
+    assert_eq!(bench.frozen, [true]);
+    busy(&mut bench, 300, 10_000);
+    assert_eq!(bench.frozen, [true]);
+    // Seam's own samples of every kind do thaw it.
+    for (ms, kind) in [(14_000, SampleKind::Transfer), (14_001, SampleKind::Bulk)] {
+        bench.until(ms);
+        bench.sample(moved(1, kind, 64 * MIB, 54.0));
+    }
+    assert_eq!(bench.frozen, [true, false]);
+}
+
+#[test]
 fn the_reference_profile_never_freezes() {
     let mut bench = Bench::new(Profile::Reference, PATHS, 10.0);
     run(&mut bench, 20_000, |_| 300.0);

@@ -97,12 +97,18 @@ impl BandwidthTrack {
         Some(if odd { upper } else { (ratios.get(middle.checked_sub(1)?)? + upper) / 2.0 })
     }
 
-    /// Adds a large sample.
-    pub(super) fn add(&mut self, taken: Mono, ratio: f64) {
-        while self.newest.len() >= BULK_SAMPLES {
+    /// Adds a large sample among those that are there, by the time it was taken; says whether it is
+    /// one of the newest.
+    pub(super) fn add(&mut self, taken: Mono, ratio: f64) -> bool {
+        let at = self.newest.partition_point(|bulk| bulk.taken <= taken);
+        if at == 0 && self.newest.len() >= BULK_SAMPLES {
+            return false;
+        }
+        self.newest.insert(at, Bulk { taken, ratio });
+        if self.newest.len() > BULK_SAMPLES {
             self.newest.pop_front();
         }
-        self.newest.push_back(Bulk { taken, ratio });
+        true
     }
 
     /// Drops what never arrived: something of its size has worked since.
@@ -192,6 +198,20 @@ mod tests {
         assert_eq!(feed(&mut track, 0, 0.1), Healthy);
         assert_eq!(track.ratio(), Some(0.1));
         assert_eq!(feed(&mut track, 1, 0.1), QuarantineCandidate);
+    }
+
+    #[test]
+    fn a_sample_that_comes_late_stands_where_it_was_taken() {
+        let mut track = BandwidthTrack::default();
+        for s in [10, 12, 14, 16] {
+            assert!(track.add(at(s), 1.0));
+        }
+        assert!(track.add(at(11), 0.1));
+        assert!(!track.add(at(9), 0.1), "five are newer");
+        let kept: Vec<_> = track.newest.iter().map(|bulk| (bulk.taken, bulk.ratio)).collect();
+        assert_eq!(kept, [(at(10), 1.0), (at(11), 0.1), (at(12), 1.0), (at(14), 1.0), (at(16), 1.0)]);
+        assert!(track.add(at(13), 0.2));
+        assert_eq!(track.newest[0].taken, at(11), "the oldest left, not the first that came");
     }
 
     #[test]

@@ -12,6 +12,9 @@
 //! ```
 //!
 //! DOUBTED restricts the path, HELD and TRIAL quarantine it.
+//!
+//! What happened counts in the order in which it ended, however late this host hears of it: what worked
+//! answers only what had failed before, and what failed was answered if its size has worked since.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +63,19 @@ pub struct TransferTrack {
     hold_until: Mono,
     clean_windows: u32,
     flaps: Flaps,
+    /// When its trial began last.
+    trial_since: Mono,
+    /// When the newest failure ended.
+    failed_at: Mono,
+    worked: Worked,
+}
+
+/// What worked last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Worked {
+    at: Mono,
+    /// At most as many as a canary: what worked with more than that says no more.
+    bytes: u64,
 }
 
 impl TransferTrack {
@@ -89,9 +105,13 @@ impl TransferTrack {
         }
     }
 
-    /// An attempt failed.
-    pub(super) fn failed(&mut self, settings: &Settings, failure: Failure) {
+    /// An attempt failed; says whether that counts, which it does not if its size has worked since.
+    pub(super) fn failed(&mut self, settings: &Settings, failure: Failure) -> bool {
         let now = failure.ended;
+        if now < self.worked.at && self.worked.bytes >= failure.bytes.min(settings.canary_bytes) {
+            return false;
+        }
+        self.failed_at = self.failed_at.max(now);
         self.failed_bytes = self.failed_bytes.max(failure.bytes);
         self.clean_windows = 0;
         match (self.stage, failure.lost) {
@@ -103,17 +123,26 @@ impl TransferTrack {
             }
             // Of what hung once, the next would hang as long.
             (Stage::Clear | Stage::Restored, true) | (Stage::Doubted, true | false) => self.hold(settings, now),
-            (Stage::Trial, true | false) if failure.began >= self.held_since => self.hold(settings, now),
-            // It was under way before the path was put aside, and says nothing new.
+            (Stage::Trial, true | false) if failure.began >= self.held_since && now >= self.trial_since => {
+                self.hold(settings, now);
+            }
+            // It was under way before the path was put aside, or ended while it was: nothing new.
             (Stage::Held | Stage::Trial, true | false) => {}
         }
+        true
     }
 
     /// An attempt of this many bytes worked; says whether it answers what failed.
     pub(super) fn worked(&mut self, settings: &Settings, now: Mono, bytes: u64) -> bool {
-        let covers = bytes >= self.failed_bytes.min(settings.canary_bytes);
+        let bytes = bytes.min(settings.canary_bytes);
+        // A smaller one after it takes nothing from what a larger one showed.
+        if bytes >= self.worked.bytes {
+            let at = if bytes > self.worked.bytes { now } else { self.worked.at.max(now) };
+            self.worked = Worked { at, bytes };
+        }
+        let covers = now >= self.failed_at && bytes >= self.failed_bytes.min(settings.canary_bytes);
         match self.stage {
-            Stage::Doubted | Stage::Trial if covers => {
+            Stage::Doubted | Stage::Trial if covers && (self.stage == Stage::Doubted || now >= self.trial_since) => {
                 if self.stage == Stage::Trial {
                     self.flaps.back(now);
                 }
@@ -146,7 +175,11 @@ impl TransferTrack {
         self.stage = match self.stage {
             Stage::Clear | Stage::Restored => return None,
             Stage::Doubted => Stage::Doubted,
-            Stage::Held | Stage::Trial => Stage::Trial,
+            Stage::Held => {
+                self.trial_since = now;
+                Stage::Trial
+            }
+            Stage::Trial => Stage::Trial,
         };
         // At least a millisecond, so that a hold of 0 does not make canaries without end.
         self.hold_until = now.plus_ms(self.hold_ms.max(1));

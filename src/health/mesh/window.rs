@@ -47,14 +47,18 @@ impl FreshWindow {
         self.samples.push_back(Timed { taken, point, offends: offends(thresholds, &point) });
     }
 
-    /// What the newest `candidate_window` samples say, as far as they were fresh when the newest of
-    /// them was taken.
-    pub(super) fn stats(&self, thresholds: &Thresholds) -> FreshStats {
-        let newest = self.samples.back().map_or(Mono(0), |sample| sample.taken);
+    /// When the newest sample was taken.
+    pub(super) fn newest(&self) -> Option<Mono> {
+        self.samples.back().map(|sample| sample.taken)
+    }
+
+    /// What the newest `candidate_window` samples say, as far as they were fresh at `at`: when the
+    /// path's newest sample of any kind was taken, since that is how young the path is said to be.
+    pub(super) fn stats(&self, thresholds: &Thresholds, at: Mono) -> FreshStats {
         let fresh_ms = whole_ms(thresholds.fresh_ms);
         let window = usize::try_from(thresholds.candidate_window).unwrap_or(WINDOW_SAMPLES);
         let samples = self.samples.range(self.samples.len().saturating_sub(window)..);
-        let fresh = samples.filter(|sample| newest.ms_since(sample.taken) < fresh_ms.max(1));
+        let fresh = samples.filter(|sample| at.ms_since(sample.taken) < fresh_ms.max(1));
         let worked = fresh.clone().filter(|sample| sample.point.drop_rate < 1.0);
         let base = worked.map(|sample| sample.point.latency_ms).reduce(f64::min);
         FreshStats {
@@ -109,11 +113,14 @@ mod tests {
     #[test]
     fn only_fresh_samples_count_and_a_gap_starts_anew() {
         let thresholds = Thresholds { fresh_ms: 3000.0, ..Thresholds::default() };
-        let count = |samples: &[(u64, f64, f64)]| window(samples).stats(&thresholds).stats.sample_count;
+        let count_at = |samples: &[(u64, f64, f64)], ms| window(samples).stats(&thresholds, at(ms)).stats.sample_count;
+        let count = |samples: &[(u64, f64, f64)]| count_at(samples, samples.last().map_or(0, |sample| sample.0));
         assert_eq!(count(&[]), 0);
         assert_eq!(count(&[(0, 1.0, 0.0), (1000, 1.0, 0.0), (2999, 1.0, 0.0)]), 3);
         assert_eq!(count(&[(0, 1.0, 0.0), (1000, 1.0, 0.0), (3000, 1.0, 0.0)]), 2, "an age of fresh_ms is too old");
         assert_eq!(count(&[(0, 1.0, 0.0), (1000, 1.0, 0.0), (60_000, 1.0, 0.0)]), 1);
+        assert_eq!(count_at(&[(0, 1.0, 0.0), (1000, 1.0, 0.0)], 3999), 1, "what is newer makes these older");
+        assert_eq!(count_at(&[(0, 1.0, 0.0), (1000, 1.0, 0.0)], 4000), 0);
         let many: Vec<_> = (0..50).map(|ms| (ms, 1.0, 0.0)).collect();
         assert_eq!(count(&many), 10, "no more than candidate_window");
     }
@@ -121,7 +128,7 @@ mod tests {
     #[test]
     fn a_sample_offends_by_itself_or_not_at_all() {
         let found = window(&[(0, 2.0, 0.0), (1, 15.9, 0.0), (2, 17.0, 0.0), (3, 5.0, 1.0), (4, 2.0, 0.03)]);
-        let stats = found.stats(&Thresholds::default());
+        let stats = found.stats(&Thresholds::default(), at(4));
         assert_eq!(stats.offending, 2, "17 ms and the lost one");
         assert_eq!(stats.base_latency_ms, 2.0);
         let lossless = Thresholds { w_drop: 0.0, ..Thresholds::default() };

@@ -13,7 +13,7 @@ fn settings() -> Settings {
 }
 
 fn fail(track: &mut TransferTrack, s: u64, bytes: u64, lost: bool) {
-    track.failed(&settings(), Failure { began: at(s), ended: at(s), bytes, lost });
+    let _ = track.failed(&settings(), Failure { began: at(s), ended: at(s), bytes, lost });
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +129,40 @@ fn what_was_under_way_when_a_path_was_put_aside_says_nothing_new() {
     assert_eq!((track.stage, track.flaps.count(), track.failed_bytes()), (Stage::Trial, 1, 4 * MIB));
     track.failed(&settings(), Failure { began: at(20), ended: at(21), bytes: MIB, lost: true });
     assert_eq!((track.stage, track.flaps.count()), (Stage::Held, 2));
+}
+
+#[test]
+fn what_is_heard_of_late_counts_in_the_order_in_which_it_ended() {
+    let late = |ended, bytes| Failure { began: at(ended - 1), ended: at(ended), bytes, lost: true };
+    let mut track = TransferTrack::default();
+    track.worked(&settings(), at(20), 4 * MIB);
+    track.worked(&settings(), at(21), 4096);
+    assert!(!track.failed(&settings(), late(19, 4 * MIB)), "its size has worked since");
+    assert!(track.failed(&settings(), late(19, 4 * MIB + 1)), "nothing of its size has");
+    assert_eq!(track.stage, Stage::Held);
+
+    let mut track = TransferTrack::default();
+    track.failed(&settings(), Failure { lost: false, ..late(20, MIB) });
+    assert!(!track.worked(&settings(), at(19), MIB), "it had worked before it failed");
+    assert_eq!(track.stage, Stage::Doubted);
+    assert!(track.worked(&settings(), at(20), MIB));
+
+    let mut track = TransferTrack::default();
+    track.worked(&settings(), at(30), MIB);
+    track.worked(&settings(), at(10), 8 * MIB);
+    assert!(track.failed(&settings(), late(20, 8 * MIB)), "the larger one worked before");
+}
+
+#[test]
+fn what_ended_in_the_hold_decides_no_trial() {
+    let mut track = TransferTrack::default();
+    fail(&mut track, 0, MIB, true);
+    track.canary(&settings(), at(10));
+    assert!(!track.worked(&settings(), at(9), MIB));
+    track.failed(&settings(), Failure { began: at(8), ended: at(9), bytes: MIB, lost: true });
+    assert_eq!((track.stage, track.flaps.count()), (Stage::Trial, 1));
+    track.canary(&settings(), at(20));
+    assert!(track.worked(&settings(), at(19), MIB), "the first canary's word, after the second was sent");
 }
 
 #[test]
