@@ -77,7 +77,8 @@ pub struct Ledger {
     noted_ttl_ms: u64,
     next_number: u64,
     held: BTreeMap<u64, Held>,
-    /// One entry a lease: an ask that is repeated gets the same lease.
+    /// The last lease of each ask, while that is held: an ask that is repeated gets the same lease
+    /// while bytes may come into it, and another one afterwards.
     asks: BTreeMap<(NodeName, Generation, u64), u64>,
     /// One entry a lease that ends by itself.
     deadlines: BTreeSet<(Mono, u64)>,
@@ -378,7 +379,10 @@ impl Ledger {
         if let Some(until) = held.until {
             self.deadlines.remove(&(until, number));
         }
-        self.asks.remove(&(held.ask.holder, held.ask.holder_generation, held.ask.ask));
+        let ask = (held.ask.holder, held.ask.holder_generation, held.ask.ask);
+        if self.asks.get(&ask) == Some(&number) {
+            self.asks.remove(&ask);
+        }
         self.pages.give(&held.lease.extents);
         if !held.absorbed {
             self.unabsorbed_sessions -= 1;
