@@ -423,14 +423,14 @@ async fn start_cores(
     if let Some(terms) = settings::ledger(config) {
         let ledger = Ledger::new(config.node.name.clone(), generation, terms);
         let past = Past::of(&config.node.data_dir);
-        let lost = past.longest_ttl_ms();
+        let lost = past.longest_lease();
         let effects = LedgerEffects::new(links.clone(), config.node.name.clone(), generation, past);
         let ledger = Owner::spawn(cell.clone(), clock, ledger, effects, MAX_WAITING).await?;
-        if let Some(longest_ttl_ms) = lost {
+        if let Some(longest) = lost {
             tracing::warn!(
                 "the earlier life did not end cleanly: no lease is granted until its engine reports or its leases are over"
             );
-            ledger.tell(crate::ledger::Input::Recover { longest_ttl_ms });
+            ledger.tell(crate::ledger::Input::Recover(longest));
         }
         // The first turn tells the mesh what there is.
         ledger.tell(crate::ledger::Input::Tick);

@@ -35,7 +35,7 @@ use crate::model::{
     Generation, Lease, LeaseAsk, LeaseCall, LeaseCallReply, LeaseId, LeaseRefusal, LeaseReply, LoadRecord, NodeName,
 };
 
-pub use messages::{Arrived, Input, OpenRefusal, Output, Stage};
+pub use messages::{Arrived, Input, LongestLease, OpenRefusal, Output, Stage};
 pub use pages::MAX_EXTENTS;
 use pages::Pages;
 use recovery::Recovery;
@@ -70,11 +70,12 @@ pub struct Ledger {
     draining: bool,
     /// Set while what an earlier life granted is not known.
     recovery: Option<Recovery>,
-    /// The longest time to live that the shell was told to note, in milliseconds.
-    noted_ttl_ms: u64,
+    /// The longest lease that the shell was told to note.
+    noted: LongestLease,
     next_number: u64,
     held: BTreeMap<u64, Held>,
-    /// One entry a lease: an ask that is repeated gets the same lease.
+    /// The last lease of each ask, while that is held: an ask that is repeated gets the same lease
+    /// while bytes may come into it, and another one afterwards.
     asks: BTreeMap<(NodeName, Generation, u64), u64>,
     /// One entry a lease that ends by itself.
     deadlines: BTreeSet<(Mono, u64)>,
@@ -124,8 +125,8 @@ impl Core for Ledger {
                 out.push(Output::Reply { key, reply: LeaseCallReply::Changed(changed) });
             }
             Input::Drain(on) => self.draining = on,
-            Input::Configure(settings) => self.configure(*settings),
-            Input::Recover { longest_ttl_ms } => self.recover(now, longest_ttl_ms),
+            Input::Configure(settings) => self.configure(*settings, out),
+            Input::Recover(longest) => self.recover(now, longest),
             Input::HolderDown { node, generation } => self.holder_down(now, &node, generation, out),
             Input::Tick => {}
         }
@@ -156,7 +157,7 @@ impl Ledger {
             engine: EngineWord::default(),
             draining: false,
             recovery: None,
-            noted_ttl_ms: 0,
+            noted: LongestLease::default(),
             next_number: 1,
             held: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -175,9 +176,13 @@ impl Ledger {
 
     /// Takes what may change while the host runs; the arena, the model and who gates writes stay.
     /// Leases beyond a smaller limit stay too: the limit holds for what is asked from now on.
-    fn configure(&mut self, settings: Settings) {
+    fn configure(&mut self, settings: Settings, out: &mut Vec<Output>) {
         let Settings { max_sessions, soft_fraction, kv_bytes, fence_max_ms, .. } = settings;
         self.settings = Settings { max_sessions, soft_fraction, kv_bytes, fence_max_ms, ..self.settings.clone() };
+        if self.noted != LongestLease::default() {
+            // A longer fence holds for what is granted already, too.
+            self.note(0, out);
+        }
     }
 
     /// Every lease that is not free, in the order in which they were granted.
@@ -373,7 +378,10 @@ impl Ledger {
         if let Some(until) = held.until {
             self.deadlines.remove(&(until, number));
         }
-        self.asks.remove(&(held.ask.holder, held.ask.holder_generation, held.ask.ask));
+        let ask = (held.ask.holder, held.ask.holder_generation, held.ask.ask);
+        if self.asks.get(&ask) == Some(&number) {
+            self.asks.remove(&ask);
+        }
         self.pages.give(&held.lease.extents);
         if !held.absorbed {
             self.unabsorbed_sessions -= 1;

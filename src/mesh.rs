@@ -13,7 +13,9 @@
 //! differ, and only then moves records (`core/sync.rs`). Only its
 //! origin can write a record: it is signed, and the key is the one in the certificate that the
 //! cluster's authority gave to that name. A record holds while its origin takes part in the life
-//! that wrote it, and no longer than it says, by the clock of whoever keeps it.
+//! that wrote it, and no longer than it says, by the clock of whoever keeps it; of the time that it
+//! is said to have been under way half its own time counts at most, for nothing proves that. A
+//! member is gone when membership says so, not when its records expire.
 //!
 //! The core holds no private key: it asks for signatures ([`Output::Sign`]) and is given them
 //! ([`Input::Signed`]), so a tape of its inputs replays without one.
@@ -84,7 +86,7 @@ pub enum MeshEvent {
         /// What it says.
         record: PathsRecord,
     },
-    /// A node left, is down, or its records expired. Everything it said is void.
+    /// A node left, is down, or lives anew: this life is over, and everything said in it void.
     Gone {
         /// Which.
         node: NodeName,

@@ -70,8 +70,8 @@ impl Effects for LedgerEffects {
                 self.links.store.tell(&Event::Lease { ts: now.wall_ms, lease: &lease, from: word(from), to: word(to) });
                 None
             }
-            Output::LongestTtl { ttl_ms } => {
-                self.past.note(ttl_ms);
+            Output::Longest(longest) => {
+                self.past.note(longest);
                 None
             }
             Output::Load(load) => {

@@ -34,7 +34,7 @@ use ractor::ActorRef;
 use tokio::sync::{oneshot, watch};
 
 use self::actor::{Message, Shared};
-use self::frames::{Kind, StreamError, read_bytes, write_question};
+use self::frames::{Kind, StreamError, check_reply, read_bytes, write_question};
 use self::mailbox::{Latest, Mailbox};
 use self::peers::Peers;
 use self::views::View;
@@ -303,7 +303,8 @@ impl Inner {
         self.stats.sent(TrafficKind::Lease, bytes.len());
         let reply = read_bytes(&mut receive, LeaseCallReply::LIMIT).await.and_then(|bytes| {
             self.stats.received(TrafficKind::Lease, bytes.len());
-            codec::decode(&bytes).map_err(StreamError::broken)
+            let reply = codec::decode(&bytes).map_err(StreamError::broken)?;
+            check_reply(node, call, &reply).map(|()| reply)
         });
         reply.inspect_err(|error| tracing::debug!(%node, %error, "lease call failed")).ok()
     }

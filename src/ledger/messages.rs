@@ -65,10 +65,7 @@ pub enum Input {
     Configure(Box<Settings>),
     /// An earlier life of this host ended without handing back what it had granted. Comes first,
     /// if at all.
-    Recover {
-        /// The longest time to live of its leases, in milliseconds.
-        longest_ttl_ms: u64,
-    },
+    Recover(LongestLease),
     /// A holder is down or lives again: what it held in lives up to `generation` is void.
     HolderDown {
         /// The holder.
@@ -115,14 +112,20 @@ pub enum Output {
         /// After; none for a freed one.
         to: Option<Stage>,
     },
-    /// A lease of a longer time to live than any before is about to be told: to be noted, before
-    /// anything that follows, for the life after this one.
-    LongestTtl {
-        /// The time, or more, in milliseconds.
-        ttl_ms: u64,
-    },
+    /// A lease that may last longer than any before is about to be told, or those that are held now
+    /// may: to be noted, before anything that follows, for the life after this one.
+    Longest(LongestLease),
     /// The headroom changed enough to be told to the mesh.
     Load(LoadRecord),
+}
+
+/// How long the leases of one life last at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongestLease {
+    /// Their time to live, or more, in milliseconds.
+    pub ttl_ms: u64,
+    /// How long they are fenced after it, in milliseconds; 0 if that is not known.
+    pub fence_max_ms: u64,
 }
 
 /// A delivered transfer, as the decode engine is told of it.

@@ -10,9 +10,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EngineWord, Ledger, Output, Stage};
+use super::{EngineWord, Ledger, LongestLease, Output, Stage};
 use crate::core::{Mono, Now};
 use crate::model::LeaseId;
+
+/// No life has fenced a lease for longer than this.
+const MAX_FENCE_MS: u64 = 3_600_000;
 
 /// What a ledger knows of the life before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,8 +43,11 @@ impl Ledger {
         self.recovery.is_none() && self.held().all(|held| gone(held.stage))
     }
 
-    pub(super) fn recover(&mut self, now: Now, longest_ttl_ms: u64) {
-        let wait_ms = longest_ttl_ms.min(self.settings.max_ttl_ms.next_power_of_two()) + self.settings.fence_max_ms;
+    /// The fence may have been set shorter since the earlier life granted, or longer because its
+    /// engine needs more: the longer one counts.
+    pub(super) fn recover(&mut self, now: Now, longest: LongestLease) {
+        let ttl_ms = longest.ttl_ms.min(self.settings.max_ttl_ms.next_power_of_two());
+        let wait_ms = ttl_ms + longest.fence_max_ms.min(MAX_FENCE_MS).max(self.settings.fence_max_ms);
         self.recovery = Some(Recovery { until: now.mono.plus_ms(wait_ms), wait_ms, since_ms: now.wall_ms });
     }
 
@@ -67,12 +73,17 @@ impl Ledger {
         }
     }
 
-    /// Has the longest time to live noted, before the lease that has it is told. Rounded up to a
-    /// power of two, so that a life notes a few times at most.
+    /// Has the longest lease noted before it is told: it lives for `ttl_ms`, and is fenced as it is
+    /// set now. The time to live is rounded up to a power of two, so that a life notes a few times
+    /// at most.
     pub(super) fn note(&mut self, ttl_ms: u64, out: &mut Vec<Output>) {
-        if ttl_ms > self.noted_ttl_ms {
-            self.noted_ttl_ms = ttl_ms.next_power_of_two();
-            out.push(Output::LongestTtl { ttl_ms: self.noted_ttl_ms });
+        let noted = self.noted;
+        if ttl_ms > noted.ttl_ms {
+            self.noted.ttl_ms = ttl_ms.next_power_of_two();
+        }
+        self.noted.fence_max_ms = noted.fence_max_ms.max(self.settings.fence_max_ms);
+        if self.noted != noted {
+            out.push(Output::Longest(self.noted));
         }
     }
 }

@@ -140,6 +140,32 @@ fn a_repeated_ask_gets_the_same_lease() {
 }
 
 #[test]
+fn an_ask_repeated_after_its_lease_was_used_gets_another_which_ends_with_its_holder() {
+    let moves_itself = Settings { arena_bytes: None, writes_are_gated: false, ..settings() };
+    for (settings, delivered) in [(settings(), true), (moves_itself, false)] {
+        let mut desk = Desk::new(settings);
+        let granted = |reply| match reply {
+            LeaseReply::Granted { lease, .. } => lease,
+            LeaseReply::Refused { refusal, .. } => panic!("refused: {refusal}"),
+        };
+        let first = granted(desk.ask_as(9, 10));
+        if delivered {
+            desk.deliver(&first).unwrap();
+        } else {
+            assert_eq!(desk.call("p0", LeaseCall::GiveUp(first.id.clone())), LeaseCallReply::Changed(true));
+            assert_eq!(desk.stage(&first), Some(Stage::Fenced));
+        }
+        let second = granted(desk.ask_as(9, 10));
+        assert_ne!(second.id, first.id);
+        assert!(desk.release(&first));
+        assert_eq!(granted(desk.ask_as(9, 10)), second, "the first one's end is not the second one's");
+
+        desk.step(Input::HolderDown { node: name("p0"), generation: 3 });
+        assert_eq!(desk.stage(&second), (!delivered).then_some(Stage::Fenced), "its holder's end is");
+    }
+}
+
+#[test]
 fn sizes_of_nothing_and_beyond_the_arena_are_refused() {
     let mut desk = Desk::new(settings());
     assert_eq!(desk.refusal(0), LeaseRefusal::Size);

@@ -149,12 +149,9 @@ impl MeshCore {
             return;
         }
         match kind {
-            RecordKind::Node => {
-                if let Some(member) = self.live.get(&origin) {
-                    out.push(Output::Event(MeshEvent::Gone { node: origin, generation: member.generation }));
-                }
-            }
-            RecordKind::Load => {}
+            // Whoever takes part is not gone, and its leases are not void, because it was not heard
+            // for a while. Without its key nothing new of it is believed: its headroom grows old.
+            RecordKind::Node | RecordKind::Load => {}
             RecordKind::Paths(chunk) => {
                 let record = PathsRecord { chunk, paths: Vec::new() };
                 out.push(Output::Event(MeshEvent::Paths { observer: origin, record }));

@@ -57,7 +57,7 @@ struct Held {
     seq: u64,
     /// Absent once it expired; the number stays, so that nobody brings it back.
     envelope: Option<Envelope>,
-    /// When it was written, as far as this node knows.
+    /// When it was written, as far as this node believes.
     written: Mono,
     expires: Option<Mono>,
 }
@@ -80,6 +80,7 @@ impl Records {
     /// a version that is known already.
     pub(crate) fn accept(&mut self, now: Now, life: Option<Generation>, aged: Aged) -> Result<Option<Body>, Refusal> {
         let Aged { age_ms, envelope } = aged;
+        let age_ms = counted_age_ms(age_ms, envelope.ttl_ms)?;
         let life = life.ok_or(Refusal::UnknownOrigin)?;
         if envelope.generation < life {
             return Err(Refusal::Stale);
@@ -107,7 +108,7 @@ impl Records {
         }
 
         let (body, node) = self.prove(now, known, &envelope)?;
-        let written = Mono(now.mono.0.saturating_sub(u64::from(age_ms).saturating_mul(1_000_000)));
+        let written = Mono(now.mono.0.saturating_sub(age_ms.saturating_mul(1_000_000)));
         let expires = written.plus_ms(u64::from(envelope.ttl_ms).min(MAX_TTL_MS));
         self.hold(envelope, written, Some(expires), node);
         Ok(Some(body))
@@ -310,6 +311,16 @@ impl Records {
             self.expiries.insert((expires, name, kind));
         }
     }
+}
+
+/// How much counts of the age that whoever passes a record on gives it: nothing proves that age.
+/// A record that is said to be over is refused before its number is noted, so that it can still
+/// come from another. Of any other half its time is left at least, by when its origin has said it
+/// again (`core/own.rs`).
+fn counted_age_ms(age_ms: u32, ttl_ms: u32) -> Result<u64, Refusal> {
+    let ttl_ms = u64::from(ttl_ms).min(MAX_TTL_MS);
+    let age_ms = u64::from(age_ms);
+    if age_ms >= ttl_ms { Err(Refusal::Stale) } else { Ok(age_ms.min(ttl_ms / 2)) }
 }
 
 /// The records in `held` that hold, as long as they fit `budget` bytes together.

@@ -41,7 +41,7 @@ pub(super) struct Node {
     pub(super) generation: Generation,
     pub(super) clock_offset_ms: i64,
     /// What the host's disk says of leases: it outlives the process.
-    pub(super) longest_ttl_ms: Option<u64>,
+    pub(super) longest_lease: Option<ledger::LongestLease>,
     pub(super) cores: Option<Cores>,
     backlog: VecDeque<Heard>,
     pub(super) backlog_dropped: u64,
@@ -127,7 +127,7 @@ impl Node {
             life: 0,
             generation: 0,
             clock_offset_ms: 0,
-            longest_ttl_ms: None,
+            longest_lease: None,
             cores: None,
             backlog: VecDeque::new(),
             backlog_dropped: 0,
@@ -189,8 +189,8 @@ impl Node {
         let first = health::Input::Configure(settings.health.clone());
         cores.inbox.push_back(CoreInput::Health(first));
         if self.decodes {
-            let first = match self.longest_ttl_ms {
-                Some(longest_ttl_ms) => ledger::Input::Recover { longest_ttl_ms },
+            let first = match self.longest_lease {
+                Some(longest) => ledger::Input::Recover(longest),
                 None => ledger::Input::Tick,
             };
             cores.inbox.push_back(CoreInput::Ledger(first));

@@ -219,9 +219,9 @@ impl World {
                     }
                 }
                 ledger::Output::Staged { lease, from, to } => self.staged(node, lease, from, to),
-                ledger::Output::LongestTtl { ttl_ms } => {
+                ledger::Output::Longest(longest) => {
                     if let Some(host) = self.nodes.get_mut(node) {
-                        host.longest_ttl_ms = Some(ttl_ms);
+                        host.longest_lease = Some(longest);
                     }
                 }
                 ledger::Output::Load(record) => self.publish_load(node, record),

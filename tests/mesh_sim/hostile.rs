@@ -6,7 +6,8 @@ use rand_chacha::ChaCha8Rng;
 use seam::codec::{self, Blob, Wire};
 use seam::core::{Core, Mono, Now};
 use seam::mesh::{
-    Envelope, Input, MAX_MEMBERS, Member, MeshCore, MeshEvent, MeshSize, Output, RecordKind, Refusal, Settings, SyncAsk,
+    Aged, Envelope, Input, MAX_MEMBERS, Member, MeshCore, MeshEvent, MeshSize, Output, RecordKind, Refusal, Settings,
+    SyncAsk,
 };
 use seam::model::{LoadRecord, NodeName};
 
@@ -104,6 +105,65 @@ fn the_same_record_is_believed_when_nothing_is_wrong_with_it() {
     let known = net.nodes[0].record(net.now(), &name(1), RecordKind::Load).seq;
     net.push(3, 0, vec![record(&net, 1, 1, RecordKind::Load, known + 1, &load(8))]);
     assert_eq!(net.nodes[0].loads[&name(1)].1, load(8));
+}
+
+#[test]
+fn a_member_that_makes_records_old_as_it_passes_them_on_voids_nothing() {
+    let mut net = quiet();
+    let known = net.nodes[0].record(net.now(), &name(1), RecordKind::Load).seq;
+    let node = net.nodes[1].core.as_ref().unwrap().node_record(&name(1)).unwrap().clone();
+    let node_seq = net.nodes[0].record(net.now(), &name(1), RecordKind::Node).seq;
+    let newer = |net: &Net| {
+        let node = Envelope { ttl_ms: 300_000, ..record(net, 1, 1, RecordKind::Node, node_seq + 1, &node) };
+        let mut node = node;
+        sign(net, 1, &mut node);
+        [record(net, 1, 1, RecordKind::Load, known + 1, &load(8)), node]
+    };
+
+    let before = (belief(&net), net.nodes[0].loads.clone());
+    for (age_ms, refused) in [(u32::MAX, 2), (300_000, 4), (60_000, 5)] {
+        let aged = newer(&net).into_iter().map(|envelope| Aged { age_ms, envelope });
+        // An age of a minute is possible for a node record.
+        let aged = aged.filter(|aged| age_ms > 60_000 || aged.envelope.kind == RecordKind::Load).collect();
+        net.push_aged(3, 0, aged);
+        assert_eq!(net.refusals(Refusal::Stale), refused, "{age_ms}");
+        assert_eq!((belief(&net), net.nodes[0].loads.clone()), before);
+    }
+
+    let aged = newer(&net).into_iter().map(|envelope| Aged { age_ms: envelope.ttl_ms - 1, envelope });
+    net.push_aged(3, 0, aged.collect());
+    assert_eq!(net.nodes[0].loads[&name(1)].1, load(8), "the numbers were not noted");
+    net.run(29 * SECOND);
+    assert_eq!(net.nodes[0].record(net.now(), &name(1), RecordKind::Load).seq, known + 1, "its origin had its time");
+    net.run(110 * SECOND);
+    assert!(net.nodes[0].holds(net.now(), &name(1), RecordKind::Node));
+    assert!(net.nodes[0].gone.is_empty());
+}
+
+#[test]
+fn a_live_member_whose_node_record_expires_is_not_gone_and_its_load_stays_known() {
+    let mut net = quiet();
+    let node = net.nodes[1].core.as_ref().unwrap().node_record(&name(1)).unwrap().clone();
+    let seq = net.nodes[0].record(net.now(), &name(1), RecordKind::Node).seq;
+    net.give(1, Input::PublishPaths(vec![paths(0, &name(1), 1)]));
+    net.run(SECOND);
+    let (load, chunk) = (net.nodes[0].loads[&name(1)].clone(), net.nodes[0].paths[&(name(1), 0)].clone());
+    let mut short = record(&net, 1, 1, RecordKind::Node, seq + 1, &node);
+    short.ttl_ms = 1_000;
+    sign(&net, 1, &mut short);
+    net.push(3, 0, vec![short]);
+    net.run_until(3 * SECOND, |net| !net.nodes[0].holds(net.now(), &name(1), RecordKind::Node)).unwrap();
+
+    let known = |net: &Net| {
+        assert!(net.nodes[0].gone.is_empty(), "its leases would be void");
+        assert_eq!(net.nodes[0].nodes[&name(1)], WALL0);
+        assert_eq!(net.nodes[0].loads[&name(1)], load);
+        assert_eq!(net.nodes[0].paths[&(name(1), 0)], chunk);
+    };
+    known(&net);
+    net.push(3, 0, vec![record(&net, 1, 1, RecordKind::Node, seq + 2, &node)]);
+    assert!(net.nodes[0].holds(net.now(), &name(1), RecordKind::Node));
+    known(&net);
 }
 
 #[test]

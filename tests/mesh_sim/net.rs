@@ -286,7 +286,11 @@ impl Net {
 
     /// Hands records from one node to another as the end of an exchange.
     pub(crate) fn push(&mut self, from: usize, to: usize, records: Vec<Envelope>) {
-        let records = records.into_iter().map(|envelope| Aged { age_ms: 0, envelope }).collect();
+        self.push_aged(from, to, records.into_iter().map(|envelope| Aged { age_ms: 0, envelope }).collect());
+    }
+
+    /// As [`Net::push`], with the ages that the one who passes them on gives them.
+    pub(crate) fn push_aged(&mut self, from: usize, to: usize, records: Vec<Aged>) {
         let bytes = Blob(codec::encode(&SyncPush { records }).unwrap());
         self.give(to, Input::SyncPushed { from: name(from), bytes });
     }

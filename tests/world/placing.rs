@@ -1,6 +1,6 @@
 //! Where work goes when many decide at once, or on old news.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -67,6 +67,8 @@ fn a_full_host_whose_load_records_are_held_back_is_asked_once_an_interval_by_eac
         let most = intervals.values().max().copied().unwrap_or(0);
         println!("stale idle, seed {seed}: {} asks of 6 hosts in 10 s, at most {most} an interval", asked.len());
         assert!(most <= 1, "seed {seed}: {most} asks of one host within one interval");
+        let askers: BTreeSet<usize> = asked.iter().map(|asked| asked.asker).collect();
+        assert_eq!(askers.len(), 6, "seed {seed}: every host finds out, by asking");
         assert!(asked.len() <= 6 * 2, "seed {seed}: {} refused asks", asked.len());
         let placed = world.audit().placed.iter().filter(|placed| placed.at_ms > since).count();
         assert!(placed > 100, "seed {seed}: work goes on elsewhere: {placed}");

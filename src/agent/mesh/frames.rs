@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::codec::{self, Wire};
-use crate::model::{Generation, LeaseCall, LeaseCallReply, NodeName};
+use crate::model::{Generation, LeaseCall, LeaseCallReply, LeaseReply, NodeName};
 use crate::net::frame::{FrameError, read_frame, write_frame};
 
 /// How long one message may take to arrive.
@@ -110,6 +110,27 @@ pub(super) async fn read_message<T: Wire>(stream: &mut (impl AsyncRead + Unpin))
     codec::decode(&read_bytes(stream, T::LIMIT).await?).map_err(StreamError::broken)
 }
 
+/// Checks that `node` may answer `call` so: what it grants is its own and what was asked for, and
+/// its numbers can be true.
+pub(super) fn check_reply(node: &NodeName, call: &LeaseCall, reply: &LeaseCallReply) -> Result<(), StreamError> {
+    let (LeaseCall::Ask(ask), LeaseCallReply::Lease(reply)) = (call, reply) else { return Ok(()) };
+    let quote = match reply {
+        LeaseReply::Granted { lease, .. } if lease.id.node != *node => {
+            return Err(StreamError(format!("lease.id: found {}, allowed only a lease of {node}", lease.id)));
+        }
+        LeaseReply::Granted { lease, .. } if lease.kv_bytes != ask.kv_bytes => {
+            let (found, allowed) = (lease.kv_bytes, ask.kv_bytes);
+            return Err(StreamError(format!("lease.kv_bytes: found {found}, allowed {allowed}, as was asked")));
+        }
+        LeaseReply::Granted { quote, .. } => Some(quote),
+        LeaseReply::Refused { quote, .. } => quote.as_ref(),
+    };
+    match quote.and_then(|quote| quote.token_time_ms).filter(|ms| !(ms.is_finite() && *ms >= 0.0)) {
+        Some(found) => Err(StreamError(format!("quote.token_time_ms: found {found}, allowed a finite number from 0"))),
+        None => Ok(()),
+    }
+}
+
 /// Why a question came to nothing.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -129,7 +150,7 @@ pub(super) async fn within<T>(what: impl Future<Output = Result<T, StreamError>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Extent, Lease, LeaseAsk, LeaseId, LeaseRefusal, LeaseReply, Quote};
+    use crate::model::{Extent, Lease, LeaseAsk, LeaseId, LeaseRefusal, Quote};
 
     fn lease_id() -> LeaseId {
         "d0.5.7".parse().unwrap()
@@ -181,6 +202,54 @@ mod tests {
             codec::encode(&LeaseCallReply::Lease(LeaseReply::Granted { lease, quote })),
             &[&[1, 0, 0, 6], b"d0.5.7", &[8, 1, 0, 9, 7, 9, 1, 2, 3, 4, 0]],
         );
+    }
+
+    #[test]
+    fn a_lease_answer_that_cannot_be_true_is_refused_and_says_what_was_found() {
+        let node = NodeName::new("d0").unwrap();
+        let ask = LeaseCall::Ask(LeaseAsk {
+            holder: NodeName::new("p0").unwrap(),
+            holder_generation: 4,
+            ask: 3,
+            request_id: "r".parse().unwrap(),
+            kv_bytes: 8,
+            ttl_ms: 250,
+            model: None,
+        });
+        let quote = |token_time_ms| Quote {
+            revision: 9,
+            active_sessions: 1,
+            max_sessions: 2,
+            kv_bytes_free: 3,
+            inbound_bytes: 4,
+            token_time_ms,
+        };
+        let granted = |id: &str, kv_bytes, token_time_ms| {
+            let lease = Lease { id: id.parse().unwrap(), kv_bytes, extents: Vec::new(), ttl_ms: 7 };
+            LeaseCallReply::Lease(LeaseReply::Granted { lease, quote: quote(token_time_ms) })
+        };
+        let refused = |quote| LeaseCallReply::Lease(LeaseReply::Refused { refusal: LeaseRefusal::Sessions, quote });
+        let fine = [
+            granted("d0.5.7", 8, None),
+            granted("d0.5.7", 8, Some(0.0)),
+            refused(None),
+            refused(Some(quote(Some(3.5)))),
+            LeaseCallReply::Changed(true),
+        ];
+        for reply in fine {
+            check_reply(&node, &ask, &reply).unwrap();
+        }
+        let wrong = [
+            (granted("d0.5.7", 8, Some(f64::NAN)), "quote.token_time_ms: found NaN"),
+            (granted("d0.5.7", 8, Some(f64::INFINITY)), "quote.token_time_ms: found inf"),
+            (refused(Some(quote(Some(-1.0)))), "quote.token_time_ms: found -1"),
+            (granted("d1.5.7", 8, None), "lease.id: found d1.5.7"),
+            (granted("d0.5.7", 9, None), "lease.kv_bytes: found 9, allowed 8"),
+        ];
+        for (reply, words) in wrong {
+            let error = check_reply(&node, &ask, &reply).unwrap_err().to_string();
+            assert!(error.starts_with(words), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -150,7 +150,7 @@ proptest! {
                 Op::Release(_) | Op::EngineRelease(_) => Input::EngineRelease { key: 4, lease },
                 Op::Engine(on) => Input::Drain(on),
                 Op::Down => Input::HolderDown { node: name("p0"), generation: 3 },
-                Op::Drain(_) => Input::Recover { longest_ttl_ms: 100 },
+                Op::Drain(_) => Input::Recover(LongestLease { ttl_ms: 100, fence_max_ms: 0 }),
                 Op::Sessions(max_sessions) => Input::Configure(Box::new(Settings { max_sessions, ..settings() })),
                 Op::Pass(ms) | Op::Stall(ms) => { desk.pass(ms); Input::Tick }
             };

@@ -5,7 +5,7 @@ use super::*;
 /// A ledger told of an earlier life whose longest lease was this.
 fn restarted(settings: Settings, longest_ttl_ms: u64) -> Desk {
     let mut desk = Desk::new(settings);
-    desk.step(Input::Recover { longest_ttl_ms });
+    desk.step(Input::Recover(LongestLease { ttl_ms: longest_ttl_ms, fence_max_ms: 0 }));
     desk
 }
 
@@ -31,11 +31,37 @@ fn a_time_that_no_life_could_have_granted_is_not_waited_for() {
 }
 
 #[test]
+fn the_fence_of_the_life_that_granted_is_waited_for_and_never_less_than_that_of_this_one() {
+    for (noted_ms, waited_ms) in [(0, 5_000), (4_000, 5_000), (30_000, 30_000), (u64::MAX, 3_600_000)] {
+        let mut desk = Desk::new(Settings { arena_bytes: None, writes_are_gated: false, ..settings() });
+        desk.step(Input::Recover(LongestLease { ttl_ms: 1_024, fence_max_ms: noted_ms }));
+        desk.pass(1_024 + waited_ms - 1);
+        assert_eq!(desk.refusal(1), LeaseRefusal::Recovering, "{noted_ms}");
+        desk.pass(1);
+        desk.grant(1);
+    }
+}
+
+#[test]
+fn a_fence_that_is_set_longer_is_noted_for_what_is_granted_already_and_a_shorter_one_is_not() {
+    let mut desk = Desk::new(settings());
+    let set = |fence_max_ms| Input::Configure(Box::new(Settings { fence_max_ms, ..settings() }));
+    let noted =
+        |out: Vec<Output>| out.into_iter().find_map(|o| if let Output::Longest(it) = o { Some(it) } else { None });
+    assert_eq!(noted(desk.step(set(6_000))), None, "nothing was granted");
+    desk.grant(1);
+    assert_eq!(noted(desk.step(set(4_000))), None);
+    let longest = LongestLease { ttl_ms: 1_024, fence_max_ms: 9_000 };
+    assert_eq!(noted(desk.step(set(9_000))), Some(longest));
+    assert_eq!(noted(desk.step(set(9_000))), None, "it is noted already");
+}
+
+#[test]
 fn what_is_not_known_counts_as_used_and_so_attracts_nobody() {
     let mut desk = Desk::new(settings());
     let told =
         |out: Vec<Output>| out.into_iter().find_map(|o| if let Output::Load(load) = o { Some(load) } else { None });
-    let load = told(desk.step(Input::Recover { longest_ttl_ms: 1_000 })).unwrap();
+    let load = told(desk.step(Input::Recover(LongestLease { ttl_ms: 1_000, fence_max_ms: 5_000 }))).unwrap();
     assert_eq!((load.active_sessions, load.max_sessions, load.kv_bytes_free), (2, 2, 0));
     let LeaseReply::Refused { quote: Some(quote), .. } = desk.ask(1) else { panic!("granted, or no quote") };
     assert_eq!((quote.active_sessions, quote.max_sessions, quote.kv_bytes_free), (2, 2, 0));
@@ -100,16 +126,17 @@ fn the_longest_time_to_live_is_noted_before_its_lease_is_told() {
     };
     let mut noted = |call| {
         let out = desk.step(Input::Call { key: 1, from: name("p0"), call });
-        let note = out.iter().position(|o| matches!(o, Output::LongestTtl { .. }));
+        let note = out.iter().position(|o| matches!(o, Output::Longest(_)));
         let reply = out.iter().position(|o| matches!(o, Output::Reply { .. })).unwrap();
         assert!(note.is_none_or(|note| note < reply));
         note.map(|note| out[note].clone())
     };
-    assert_eq!(noted(LeaseCall::Ask(ask(1, 900))), Some(Output::LongestTtl { ttl_ms: 1_024 }));
+    let longest = |ttl_ms| Some(Output::Longest(LongestLease { ttl_ms, fence_max_ms: 5_000 }));
+    assert_eq!(noted(LeaseCall::Ask(ask(1, 900))), longest(1_024));
     assert_eq!(noted(LeaseCall::Ask(ask(2, 1_024))), None, "covered by what was noted");
     let lease = LeaseId { node: name("d0"), generation: 7, number: 2 };
     let longer = LeaseCall::Renew { lease, ttl_ms: 50_000 };
-    assert_eq!(noted(longer), Some(Output::LongestTtl { ttl_ms: 65_536 }));
+    assert_eq!(noted(longer), longest(65_536));
 }
 
 #[test]

@@ -61,6 +61,12 @@ impl Syncs {
         self.due
     }
 
+    /// Gives up what has waited for too long: an answer, or the word that none will come, may be
+    /// lost.
+    fn give_up(&mut self, now: Now) {
+        self.under_way.retain(|_, round| round.until > now.mono);
+    }
+
     pub(super) fn ended(&mut self, exchange: u64) {
         self.under_way.remove(&exchange);
     }
@@ -84,6 +90,7 @@ impl Syncs {
 
 impl MeshCore {
     pub(super) fn seed_seen(&mut self, now: Now, node: NodeName, addr: SocketAddr, out: &mut Vec<Output>) {
+        self.syncs.give_up(now);
         let asked = self.syncs.under_way.values().any(|round| round.to == node);
         if node != self.settings.node && !self.live.contains_key(&node) && !asked {
             self.open(now, node, addr, out);
@@ -94,7 +101,7 @@ impl MeshCore {
         if self.live.is_empty() || self.syncs.due.is_some_and(|due| due > now.mono) {
             return;
         }
-        self.syncs.under_way.retain(|_, round| round.until > now.mono);
+        self.syncs.give_up(now);
         let hurry = self.syncs.hurry_until.is_some_and(|until| until > now.mono);
         let pause = if hurry { self.beat.sync / 8 } else { self.beat.sync };
         // A little disorder keeps nodes that started together from asking together.
@@ -292,5 +299,42 @@ impl MeshCore {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Input, MeshSize, Settings};
+    use super::*;
+    use crate::core::Core;
+
+    #[test]
+    fn a_lone_node_that_hears_nothing_of_a_round_opens_another_once_it_took_too_long() {
+        let name = |text: &str| NodeName::new(text).unwrap();
+        let addr = "127.0.0.1:1".parse().unwrap();
+        let mut core = MeshCore::new(Settings {
+            node: name("p0"),
+            cluster: "c".to_owned(),
+            ca_der: Vec::new(),
+            addr,
+            generation: 7,
+            size: MeshSize::Lan,
+            seed: 1,
+        });
+        let mut opened = |ms: u64, seed: &str| -> usize {
+            let mut out = Vec::new();
+            let now = Now { mono: Mono(0).plus_ms(ms), wall_ms: 1_800_000_000_000 };
+            core.step(now, Input::SeedSeen { node: name(seed), addr }, &mut out);
+            out.iter().filter(|output| matches!(output, Output::SyncAsk { .. })).count()
+        };
+        assert_eq!(opened(0, "d0"), 1);
+        assert_eq!(opened(PATIENCE_MS - 1, "d0"), 0, "one is under way");
+        assert_eq!(opened(PATIENCE_MS, "d0"), 1);
+        // Rounds that came to nothing do not count towards the limit either.
+        for seed in 1..MAX_UNDER_WAY {
+            assert_eq!(opened(PATIENCE_MS, &format!("d{seed}")), 1);
+        }
+        assert_eq!(opened(PATIENCE_MS, "d8"), 0, "the limit");
+        assert_eq!(opened(2 * PATIENCE_MS, "d8"), 1);
     }
 }

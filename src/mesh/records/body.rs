@@ -56,7 +56,7 @@ impl Body {
                 let record: LoadRecord = codec::decode(bytes).map_err(refusal)?;
                 let fine = record.soft_fraction > 0.0
                     && record.soft_fraction <= 1.0
-                    && record.token_time_ms.is_none_or(not_negative);
+                    && record.token_time_ms.is_none_or(is_measure);
                 if fine { Ok(Self::Load(record)) } else { Err(Refusal::Malformed) }
             }
             RecordKind::Paths(chunk) => {
@@ -73,14 +73,15 @@ impl Body {
 }
 
 fn possible(health: &PathHealth) -> bool {
-    let share = |x: f64| not_negative(x) && x <= 1.0;
+    let share = |x: f64| is_measure(x) && x <= 1.0;
     share(health.gfs)
         && share(health.mean_drop_rate)
-        && not_negative(health.p99_latency_ms)
-        && not_negative(health.jitter_ms)
+        && is_measure(health.p99_latency_ms)
+        && is_measure(health.jitter_ms)
+        && health.bandwidth_ratio.is_none_or(share)
 }
 
-fn not_negative(x: f64) -> bool {
+fn is_measure(x: f64) -> bool {
     x.is_finite() && x >= 0.0
 }
 
@@ -115,6 +116,44 @@ pub fn chunk_paths(paths: &[ObservedPath]) -> Vec<PathsRecord> {
 mod tests {
     use super::*;
     use crate::model::{BackendKind, NodeName, PathId, RailName};
+
+    #[test]
+    fn health_that_nobody_can_have_measured_is_malformed() {
+        let said = |health: PathHealth| {
+            let path: PathId = "p0>d0/r0/quic".parse().unwrap();
+            let record = PathsRecord { chunk: 0, paths: vec![ObservedPath { path, health }] };
+            let envelope = Envelope {
+                origin: NodeName::new("p0").unwrap(),
+                kind: RecordKind::Paths(0),
+                generation: 1,
+                seq: 1,
+                ttl_ms: 1,
+                body: codec::Blob(codec::encode(&record).unwrap()),
+                signature: codec::Blob::default(),
+            };
+            Body::decode(&envelope).map(|body| assert_eq!(body, Body::Paths(record)))
+        };
+        for ratio in [None, Some(0.0), Some(0.4), Some(1.0)] {
+            assert_eq!(said(PathHealth { bandwidth_ratio: ratio, ..PathHealth::UNKNOWN }), Ok(()), "{ratio:?}");
+        }
+        for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.1, 1.000_001] {
+            for health in [
+                PathHealth { bandwidth_ratio: Some(wrong), ..PathHealth::UNKNOWN },
+                PathHealth { gfs: wrong, ..PathHealth::UNKNOWN },
+                PathHealth { mean_drop_rate: wrong, ..PathHealth::UNKNOWN },
+            ] {
+                assert_eq!(said(health), Err(Refusal::Malformed), "{health:?}");
+            }
+        }
+        for wrong in [f64::NAN, f64::INFINITY, -0.1] {
+            for health in [
+                PathHealth { p99_latency_ms: wrong, ..PathHealth::UNKNOWN },
+                PathHealth { jitter_ms: wrong, ..PathHealth::UNKNOWN },
+            ] {
+                assert_eq!(said(health), Err(Refusal::Malformed), "{health:?}");
+            }
+        }
+    }
 
     #[test]
     fn chunks_hold_every_path_in_order_and_fit_with_the_longest_names() {

@@ -86,17 +86,43 @@ fn a_record_holds_until_its_time_is_over_wherever_it_came_from_and_does_not_come
     let mut records = cluster.records();
     records.accept(at(1_000), Some(LIFE), node).unwrap();
     let load = signed(&signer, 0, RecordKind::Load, load());
-    let old = Aged { age_ms: 50_000, ..load.clone() };
+    let old = Aged { age_ms: 25_000, ..load.clone() };
     assert!(records.accept(at(60_000), Some(LIFE), old).unwrap().is_some());
 
     let kinds = |records: &Records, now: Now| records.iter(now.mono).map(|(held, _)| held.kind).collect::<Vec<_>>();
     assert_eq!(records.next_expiry(), Some(at(61_000).mono), "the node record is the first to go");
     assert_eq!(records.expire(at(61_000).mono).len(), 1);
     assert_eq!(kinds(&records, at(61_000)), [RecordKind::Load]);
-    assert_eq!(records.expire(at(69_999).mono), []);
-    assert_eq!(records.expire(at(70_000).mono).len(), 1);
-    assert_eq!(kinds(&records, at(70_000)), []);
-    assert_eq!(records.accept(at(70_000), Some(LIFE), load), Ok(None), "it is known, and over");
+    assert_eq!(records.expire(at(94_999).mono), []);
+    assert_eq!(records.expire(at(95_000).mono).len(), 1);
+    assert_eq!(kinds(&records, at(95_000)), []);
+    assert_eq!(records.accept(at(95_000), Some(LIFE), load), Ok(None), "it is known, and over");
+}
+
+#[test]
+fn an_age_that_nobody_can_prove_voids_no_record_and_leaves_it_until_its_origin_says_it_again() {
+    let cluster = Cluster::new();
+    let (signer, node) = cluster.node(0);
+    let mut records = cluster.records();
+    records.accept(at(700_000), Some(LIFE), node).unwrap();
+    let load = signed(&signer, 0, RecordKind::Load, load());
+    for age_ms in [60_000, u32::MAX] {
+        let over = Aged { age_ms, ..load.clone() };
+        assert_eq!(records.accept(at(700_000), Some(LIFE), over), Err(Refusal::Stale));
+    }
+    let aged = Aged { age_ms: 59_999, ..load };
+    assert!(records.accept(at(700_000), Some(LIFE), aged).unwrap().is_some(), "its number was not noted");
+    assert_eq!(records.next_expiry(), Some(at(730_000).mono), "said again after 24 s");
+
+    let forever = resigned(
+        &signer,
+        Envelope { seq: 2, ttl_ms: u32::MAX, ..signed(&signer, 0, RecordKind::Load, self::load()).envelope },
+    );
+    records.accept(at(700_000), Some(LIFE), Aged { age_ms: 599_999, ..forever.clone() }).unwrap();
+    records.expire(at(760_000).mono);
+    assert_eq!(records.next_expiry(), Some(at(1_000_000).mono));
+    let over = Aged { age_ms: 600_000, envelope: resigned(&signer, Envelope { seq: 3, ..forever.envelope }).envelope };
+    assert_eq!(records.accept(at(700_000), Some(LIFE), over), Err(Refusal::Stale));
 }
 
 #[test]
