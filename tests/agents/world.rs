@@ -181,7 +181,7 @@ impl Host {
 
     /// Reports samples, again as long as this busy machine is too late itself for them to count.
     pub(crate) async fn samples(&self, items: &serde_json::Value) -> Vec<SampleVerdict> {
-        let mut verdicts = Vec::new();
+        let mut verdicts: Vec<SampleVerdict> = Vec::new();
         until("this host is on time", async || {
             verdicts = self.client.post("/v1/samples", items).await.unwrap();
             !verdicts.iter().any(|verdict| verdict.reason.as_ref().is_some_and(|reason| reason.contains("frozen")))
