@@ -401,6 +401,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_offers_hears_what_the_core_says_to_it_and_a_full_mailbox_refuses() {
+        let (owner, _, _) = owner(1).await;
+        let said = owner.hear(Input::RingIn { key: 7, ms: 1 }, <[Output]>::to_vec).await;
+        assert_eq!(said, Ok(Some(vec![Output::Answer { key: 7, rung: 0 }])));
+        let asking = owner.clone();
+        let waiting = tokio::spawn(async move { asking.ask(|key| Input::Silent { key }).await });
+        tokio::task::yield_now().await;
+        assert_eq!(owner.hear(Input::Tick, <[Output]>::len).await, Err(Full { limit: 1 }));
+        waiting.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn open_questions_are_bounded_until_they_are_answered_and_what_must_be_told_is_not() {
         let (owner, _, _) = owner(2).await;
         let silent = |owner: Owner<Heard>| tokio::spawn(async move { owner.ask(|key| Input::Silent { key }).await });

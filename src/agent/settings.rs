@@ -126,6 +126,9 @@ mod tests {
             roles = ["prefill"]
             [tls]
             dev = true
+            [arena]
+            path = "/dev/shm/x"
+            size = "1MiB"
             [[rails]]
             name = "r0"
             bind = "127.0.0.1:0"
