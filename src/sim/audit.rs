@@ -46,7 +46,7 @@ pub struct Audit {
     pub delivered: u64,
     /// Transfers that came to nothing.
     pub failed: u64,
-    /// Times at which a decode host had more leases than sessions.
+    /// Grants with which a decode host had more sessions and leases together than it can run.
     pub over_commits: u64,
     /// Grants of pages that another lease held.
     pub double_grants: u64,
@@ -291,14 +291,15 @@ fn overlap(one: &[Extent], other: &[Extent]) -> bool {
 }
 
 impl World {
-    /// A decode host never has more leases, in whatever stage, than sessions.
+    /// A lease was just granted. What the engine truly runs, and the leases that no bytes have
+    /// filled yet, fit the sessions that were configured. The ledger's count and quote are not
+    /// asked; a session begins with its delivery, so what is delivered and not run is over.
     pub(super) fn audit_sessions(&mut self, node: usize) {
-        let Some(ledger) = self.cores_of(node).and_then(|cores| cores.ledger.as_ref()) else { return };
-        let quote = ledger.quote();
-        let held = ledger.held().count();
-        if held > usize::try_from(quote.max_sessions).unwrap_or(usize::MAX) {
-            self.audit.over_commits += 1;
-        }
+        let Some(host) = self.nodes.get(node) else { return };
+        let Some(ledger) = host.cores.as_ref().and_then(|cores| cores.ledger.as_ref()) else { return };
+        let to_come = ledger.held().filter(|held| held.stage != Stage::Delivered).count();
+        let over = host.engine.is_over_committed(self.settings.ledger.max_sessions, to_come);
+        self.audit.over_commits += u64::from(over);
     }
 
     /// Pages that were just granted are nobody else's, and nobody still writes into them.

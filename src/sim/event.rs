@@ -15,6 +15,8 @@ pub(super) enum Event {
     Act(Action),
     /// The bytes of a write are all there.
     Moved { write: u64, version: u64 },
+    /// A session of a host's decode engine ends, whatever its agent's process does.
+    SessionEnds { node: usize, lease: LeaseId },
     /// The next request of a host's stream.
     Arrive { node: usize, life: u32 },
     /// Who can be reached by whom, with direct gossip.
@@ -109,7 +111,7 @@ pub(super) enum Own {
         bytes: u64,
     },
     /// A session of the decode engine is over.
-    SessionEnds {
+    SessionEnded {
         lease: LeaseId,
     },
     EngineReads,

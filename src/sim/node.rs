@@ -1,9 +1,10 @@
 //! One host: its process, and the cores in it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::directory::Directory;
+use super::engines::Engine;
 use super::event::Heard;
 use super::settings::{Gossip, Settings};
 use super::wiring::CoreInput;
@@ -42,6 +43,7 @@ pub(super) struct Node {
     pub(super) clock_offset_ms: i64,
     /// What the host's disk says of leases: it outlives the process.
     pub(super) longest_lease: Option<ledger::LongestLease>,
+    pub(super) engine: Engine,
     pub(super) cores: Option<Cores>,
     backlog: VecDeque<Heard>,
     pub(super) backlog_dropped: u64,
@@ -68,8 +70,6 @@ pub(super) struct Cores {
     pub(super) asked_ledger: BTreeMap<u64, LedgerQuestion>,
     /// Transfers under way: the lease each was started with, to the write that it now makes.
     pub(super) transfers: BTreeMap<LeaseId, Transfer>,
-    /// Sessions of this host's decode engine.
-    pub(super) sessions: BTreeSet<LeaseId>,
 }
 
 pub(super) enum PolicyQuestion {
@@ -128,6 +128,7 @@ impl Node {
             generation: 0,
             clock_offset_ms: 0,
             longest_lease: None,
+            engine: Engine::default(),
             cores: None,
             backlog: VecDeque::new(),
             backlog_dropped: 0,
@@ -184,7 +185,6 @@ impl Node {
             asked_policy: BTreeMap::new(),
             asked_ledger: BTreeMap::new(),
             transfers: BTreeMap::new(),
-            sessions: BTreeSet::new(),
         };
         let first = health::Input::Configure(settings.health.clone());
         cores.inbox.push_back(CoreInput::Health(first));

@@ -157,6 +157,7 @@ impl World {
         if let Some(host) = self.nodes.get_mut(node) {
             host.kill();
         }
+        self.process_died(node);
         self.writes_died(node);
         self.probes_died(node);
     }

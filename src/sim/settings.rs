@@ -37,7 +37,7 @@ pub struct Settings {
     /// How long a session lasts on the decode host on average, in milliseconds (exponential).
     pub session_ms: f64,
     /// Every this many milliseconds the decode engines report their sessions; none where the
-    /// configured capacity holds.
+    /// configured capacity holds and an engine restarts with its agent.
     pub engine_word_ms: Option<u64>,
     /// The stream of requests; none where a scenario asks by itself.
     pub arrivals: Option<Arrivals>,

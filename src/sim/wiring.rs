@@ -227,7 +227,6 @@ impl World {
                 ledger::Output::Load(record) => self.publish_load(node, record),
             }
         }
-        self.audit_sessions(node);
     }
 
     fn ledger_question(&mut self, node: usize, key: u64) -> Option<LedgerQuestion> {
@@ -250,15 +249,16 @@ impl World {
 
     fn staged(&mut self, node: usize, lease: LeaseId, from: Option<Stage>, to: Option<Stage>) {
         if from.is_none() && to == Some(Stage::Granted) {
+            self.audit_sessions(node);
             self.audit_pages(node, &lease);
         }
         if matches!(to, Some(Stage::Fenced) | None) {
             self.void_write(node, &lease);
         }
         if to.is_none()
-            && let Some(cores) = self.cores_mut(node)
+            && let Some(host) = self.nodes.get_mut(node)
         {
-            cores.sessions.remove(&lease);
+            host.engine.freed(&lease);
         }
         self.audit.staged(self.now_ns, lease, from, to);
     }

@@ -220,7 +220,7 @@ impl World {
         until(self).then(|| self.now_ms() - start_ms)
     }
 
-    fn happens(&mut self, event: Event) {
+    pub(super) fn happens(&mut self, event: Event) {
         match event {
             Event::At { node, life, heard } => {
                 let Some(host) = self.nodes.get_mut(node).filter(|host| host.life == life) else { return };
@@ -233,6 +233,7 @@ impl World {
             Event::Resend { from, to, heard, tries } => self.resend(from, to, heard, tries),
             Event::Act(action) => self.act(action),
             Event::Moved { write, version } => self.moved(write, version),
+            Event::SessionEnds { node, lease } => self.session_ends(node, lease),
             Event::Arrive { node, life } => self.arrives(node, life),
             Event::Beat => self.beat(),
         }
@@ -267,7 +268,7 @@ impl World {
             Own::WriteDeadline { write } => self.write_timed_out(node, write),
             Own::WriteGivenUp { write } | Own::WriteQuiet { write } => self.write_quiet(node, write),
             Own::Start { lease, bytes } => self.start_transfer(node, lease, bytes),
-            Own::SessionEnds { lease } => self.session_ends(node, lease),
+            Own::SessionEnded { lease } => self.session_ended(node, lease),
             Own::EngineReads => self.engine_reads(node),
             Own::SeedAnswers => self.seed_answers(node),
             Own::MeshFails(input) => self.tell(node, CoreInput::Mesh(input)),

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use seam::ledger::EngineWord;
 use seam::model::LeaseRefusal;
 use seam::sim::{Action, Settings, Then};
 
@@ -55,7 +54,7 @@ fn a_full_host_whose_load_records_are_held_back_is_asked_once_an_interval_by_eac
         world.act(Action::Mute(stale));
         world.run(2 * SECOND);
         // Whatever it had is over; then its engine fills up, and nobody is told.
-        world.engine_word(stale, EngineWord { active_sessions: 16, ..EngineWord::default() });
+        world.engine_runs(stale, 16);
         let since = world.now_ms();
         world.run(10 * SECOND);
         let asked: Vec<_> = world.audit().asked.iter().filter(|a| a.host == stale && a.at_ms > since).collect();

@@ -2,10 +2,11 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use seam::ledger::EngineWord;
 use seam::mesh::MeshSize;
-use seam::sim::{Action, Fault, Settings, World};
+use seam::sim::{Action, Fault, Settings, Then, World};
 
-use crate::common::{MIB, SECOND, cores, mixed, settings, sound, world};
+use crate::common::{MIB, SECOND, class, cores, held, mixed, settings, sound, warm, world};
 
 /// Draws what is done, and undone a while later.
 fn mischief(world: &mut World, rng: &mut ChaCha8Rng, prefill: usize, decode: usize) {
@@ -56,6 +57,46 @@ fn soak(base: Settings, run_s: u64) -> World {
     // Everything is mended; what was held is free again in time.
     world.run(40 * SECOND);
     world
+}
+
+/// A host of four sessions whose engine runs four, killed and started again.
+fn full_and_restarted(engine_word_ms: u64) -> (World, usize) {
+    let mut base = settings(3, 2, 1);
+    base.ledger.max_sessions = 4;
+    base.session_ms = 1e7;
+    base.engine_word_ms = Some(engine_word_ms);
+    let mut world = warm(base);
+    let host = world.decode(0);
+    for _ in 0..4 {
+        world.route(0, &class("batch"), MIB, None, Then::Transfer { after_ms: 10 }).unwrap();
+        world.run(SECOND);
+    }
+    assert_eq!(world.audit().announced.len(), 4, "its engine runs four sessions");
+    world.act(Action::Kill(host));
+    world.run(10 * SECOND);
+    world.act(Action::Start(host));
+    world.run(10 * SECOND);
+    (world, host)
+}
+
+#[test]
+fn an_engine_that_outlives_its_agent_is_not_over_committed_by_the_next_life_and_one_that_lies_is_seen_to_be() {
+    let ask = |world: &mut World| {
+        world.route(0, &class("batch"), MIB, None, Then::Hold).unwrap();
+        world.run(2 * SECOND);
+    };
+    let (mut honest, host) = full_and_restarted(100);
+    assert!(!honest.ledger(host).unwrap().is_recovering());
+    ask(&mut honest);
+    assert_eq!(held(&honest, host), 0, "all four sessions still run");
+    sound(&honest, "an engine that says what it runs");
+
+    let (mut lying, host) = full_and_restarted(100_000_000);
+    lying.engine_word(host, EngineWord::default());
+    lying.run(SECOND);
+    ask(&mut lying);
+    assert_eq!(held(&lying, host), 1, "it says that it runs none");
+    assert_eq!(lying.audit().over_commits, 1, "and runs four");
 }
 
 #[test]
