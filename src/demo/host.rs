@@ -79,6 +79,9 @@ fn write(
     // Every path at its interval, and as much again.
     let per_s = 2 * decode_hosts as u128 * 1_000 / PROBE_INTERVAL.as_millis();
     writeln!(out, "budget_per_s = {per_s}")?;
+    // Bandwidth between hosts that are one process says how busy its processors are, and no more.
+    writeln!(out, "bulk = \"0B\"\n[policy.thresholds]")?;
+    writeln!(out, "bandwidth_degraded = 0.0\nbandwidth_restricted = 0.0\nbandwidth_quarantine = 0.0")?;
     writeln!(out, "[transfer]\nmover = \"seam\"")?;
     writeln!(out, "[arena]\npath = {}\nsize = \"{arena_bytes}B\"", quoted(&host.arena))?;
     if host.kind == Kind::Decode {

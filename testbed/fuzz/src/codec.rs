@@ -72,8 +72,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         generation: 7,
         seqs: vec![(RecordKind::Node, 1), (RecordKind::Load, 300), (RecordKind::Paths(2), 70_000)],
     };
-    let entries =
-        SyncAsk::Entries { member_buckets: 1, members: Vec::new(), record_buckets: 6, digest: vec![digest] };
+    let entries = SyncAsk::Entries { member_buckets: 1, members: Vec::new(), record_buckets: 6, digest: vec![digest] };
     let aged = Aged { age_ms: 12, envelope: envelope.clone() };
     let want = vec![(node("d0"), RecordKind::Node)];
     let delta = SyncReply::Delta { members: Vec::new(), records: vec![aged.clone()], want };
