@@ -362,6 +362,10 @@ async fn an_operators_word_on_a_path_holds_until_it_is_withdrawn_and_is_told() {
         };
         record.candidates.iter().find(of_host).unwrap().code
     };
+    let nowhere = json!({"target": "d9", "state": "quarantined", "ttl": "1s", "reason": "a typo"});
+    let done: Done = p0.client.put("/v1/overrides", &nowhere).await.unwrap();
+    assert!(done.detail.ends_with("no path of this node is known that it would meet now"), "{}", done.detail);
+    let _: Done = p0.client.delete("/v1/overrides?target=d9").await.unwrap();
     let record = p0.route(&dry()).await.unwrap();
     assert_eq!(record.chosen.as_ref().unwrap().node.as_ref().unwrap().as_str(), "d1");
     assert_eq!(code_of(&record, "d0"), Reason::RejectedOverride);

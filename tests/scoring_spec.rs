@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 use seam::health::mesh::{
-    BANDWIDTH_HYSTERESIS, BULK_FRESH_MS, BULK_SAMPLES, MAX_SLOWDOWN, MIN_BULK_SAMPLES, MIN_BULK_WIRE_MS,
+    BANDWIDTH_HYSTERESIS, BULK_FRESH_MS, BULK_SAMPLES, MAX_SLOWDOWN, MIN_BULK_SAMPLES, MIN_BULK_WIRE_MS, PROOF_SAMPLES,
+    PROVEN_FOR_MS,
 };
 use seam::health::score::{LATENCY_DROP_INTERACTION, ThresholdField, Thresholds};
 use seam::health::stall::{MIN_STALL_SAMPLES, STALL_SAMPLES, STALL_WINDOW_MS};
@@ -108,6 +109,8 @@ fn every_constant_has_its_value() {
         BULK_SAMPLES as f64,
         MIN_BULK_SAMPLES as f64,
         BULK_FRESH_MS as f64,
+        PROOF_SAMPLES as f64,
+        PROVEN_FOR_MS as f64,
         BANDWIDTH_HYSTERESIS,
         CANARY_SLACK,
         MIN_CANARY_DEADLINE_MS as f64,

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::mesh::Proven;
 use super::stall::Stall;
 use super::{Canary, Discard, Input, Output, PathReport, ProfileTrack, Sample, SampleKind, Settings, sample};
 use crate::core::{Core, Mono, Now};
-use crate::model::{PathHealth, PathId, PathSpec};
+use crate::model::{BackendKind, PathHealth, PathId, PathSpec, RailName};
 
 /// A canary may take this many times what its bytes and the path's latency explain: enough for a
 /// path that is only slow, far less than a transfer may.
@@ -21,6 +22,8 @@ pub struct HealthCore {
     settings: Settings,
     reports: u64,
     paths: BTreeMap<PathId, Known>,
+    /// What each rail of this host has achieved; as many as its paths have rails.
+    rails: BTreeMap<(RailName, BackendKind), Proven>,
     stall: Stall,
     /// When each path's canary is due.
     canaries: BTreeSet<(Mono, PathId)>,
@@ -43,6 +46,8 @@ pub struct Snapshot {
     pub reports: u64,
     /// Every known path.
     pub paths: Vec<PathSnapshot>,
+    /// What each rail has achieved.
+    pub rails: Vec<(RailName, BackendKind, Proven)>,
     /// Whether this host stalls.
     pub stall: Stall,
 }
@@ -134,7 +139,10 @@ impl HealthCore {
         let (from, due) = (known.track.state(), known.track.canary_due());
         let taken = match admitted {
             Ok(_) if self.stall.frozen() => Err(Discard::Frozen),
-            Ok(measured) => known.track.take(&self.settings, now, &sample, &measured),
+            Ok(measured) => {
+                let rail = self.rails.entry((sample.path.rail.clone(), sample.path.backend)).or_default();
+                known.track.take(&self.settings, now, &sample, &measured, rail)
+            }
             Err(reason) => Err(reason),
         };
         let health = match taken {
@@ -217,6 +225,7 @@ impl Core for HealthCore {
             settings: self.settings.clone(),
             reports: self.reports,
             paths: self.paths.iter().map(path).collect(),
+            rails: self.rails.iter().map(|((rail, backend), proven)| (rail.clone(), *backend, *proven)).collect(),
             stall: self.stall.clone(),
         }
     }
@@ -233,6 +242,7 @@ impl Core for HealthCore {
             reports: snapshot.reports,
             canaries: paths.iter().filter_map(due).collect(),
             paths,
+            rails: snapshot.rails.into_iter().map(|(rail, backend, proven)| ((rail, backend), proven)).collect(),
             stall: snapshot.stall,
         }
     }

@@ -12,6 +12,7 @@
 mod bandwidth;
 mod flaps;
 mod latency;
+mod proven;
 mod transfers;
 mod window;
 
@@ -26,10 +27,11 @@ use crate::model::{PathHealth, PathState};
 
 pub use bandwidth::{
     BANDWIDTH_HYSTERESIS, BULK_FRESH_MS, BULK_SAMPLES, BandwidthTrack, MIN_BULK_SAMPLES, MIN_BULK_WIRE_MS,
-    bandwidth_state,
+    PROOF_SAMPLES, bandwidth_state,
 };
 pub use flaps::{Flaps, MAX_SLOWDOWN};
 pub use latency::LatencyTrack;
+pub use proven::{PROVEN_FOR_MS, Proven};
 pub use transfers::{Stage, TransferTrack};
 use window::FreshStats;
 pub use window::FreshWindow;
@@ -67,6 +69,7 @@ impl MeshTrack {
         now: Mono,
         sample: &Sample,
         measured: &Measured,
+        rail: &mut Proven,
     ) -> Result<PathHealth, Discard> {
         let taken = sample.taken.map_or(now, |taken| taken.min(now));
         if now.ms_since(taken) >= BULK_FRESH_MS {
@@ -108,6 +111,10 @@ impl MeshTrack {
         if !(counts || answers) {
             return Err(Discard::Reordered);
         }
+        if let Some(share) = self.bandwidth.achieved() {
+            rail.note(now, share);
+        }
+        self.bandwidth.expect(rail.share(now));
         Ok(self.settled(&settings.thresholds))
     }
 

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::mesh::Proven;
 use super::sample::{Measured, RAIL_QUEUE_BYTES};
 use super::state::StateTrack;
 use super::{Discard, MeshTrack, Sample, SampleKind, Settings, Thresholds, Track};
@@ -72,11 +73,12 @@ impl ProfileTrack {
         now: Mono,
         sample: &Sample,
         measured: &Measured,
+        rail: &mut Proven,
     ) -> Result<PathHealth, Discard> {
         match self {
             Self::Reference(_) if measured.too_fast => Err(Discard::Implausible),
             Self::Reference(track) => Ok(track.feed(&settings.thresholds, measured.point)),
-            Self::Mesh(track) => track.take(settings, now, sample, measured),
+            Self::Mesh(track) => track.take(settings, now, sample, measured, rail),
         }
     }
 

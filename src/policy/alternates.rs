@@ -29,7 +29,8 @@ pub(super) struct WaysOut<'a> {
     others: u32,
     available: u32,
     by_group: BTreeMap<&'a str, u32>,
-    dark: bool,
+    /// Nobody can vouch for any candidate that this request may use.
+    pub(super) dark: bool,
 }
 
 impl<'a> WaysOut<'a> {
@@ -37,10 +38,12 @@ impl<'a> WaysOut<'a> {
         let others = u32::try_from(candidates.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let dark = rules.mesh.is_some_and(|mesh| mesh.blackout(candidates));
         let mut ways = Self { rules, others, available: 0, by_group: BTreeMap::new(), dark };
-        for candidate in candidates.iter().filter(|candidate| ways.is_available(candidate)).collect::<Vec<_>>() {
-            ways.available += 1;
-            if rules.mesh.is_some() {
-                *ways.by_group.entry(fails_with(candidate)).or_default() += 1;
+        for candidate in candidates {
+            if ways.is_available(candidate) {
+                ways.available += 1;
+                if rules.mesh.is_some() {
+                    *ways.by_group.entry(fails_with(candidate)).or_default() += 1;
+                }
             }
         }
         ways

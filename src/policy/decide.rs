@@ -222,7 +222,7 @@ pub fn decide(terms: &Terms<'_>, candidates: &[Candidate]) -> Decision {
     let demand = Demand::of(terms);
     let policy = SelectionPolicy::of(&rules, &demand);
     let ways_out = WaysOut::among(&rules, candidates);
-    let dark = rules.mesh.is_some_and(|mesh| mesh.bears_blackout(&demand) && mesh.blackout(candidates));
+    let dark = ways_out.dark && rules.mesh.is_some_and(|mesh| mesh.bears_blackout(&demand));
 
     let mut assessments = Vec::with_capacity(candidates.len());
     let mut best = Best::default();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::record::{CandidateRecord, DecisionRecord};
 use super::round::round4;
 use super::select::{SelectionPolicy, Skipped};
-use crate::model::{Blame, Mode, Outcome, Profile, Reason, Workload};
+use crate::model::{Blame, Mode, Outcome, PathState, Profile, Reason, Workload};
 
 /// No line is longer, in characters.
 pub const MAX_COLUMNS: usize = 100;
@@ -64,6 +64,9 @@ fn conclusion(record: &DecisionRecord) -> String {
     let name = name(record, chosen);
     let why = match record.outcome {
         Outcome::Admitted => "it is healthy, and no admissible one is healthier".to_owned(),
+        Outcome::AdmittedDespiteDegradation if chosen.path_state == PathState::Healthy => {
+            format!("no path has fresh telemetry, and {} goes on without", record.workload.name)
+        }
         Outcome::AdmittedDespiteDegradation => {
             format!(
                 "it is {}, {} bears that, and no admissible one is healthier",
@@ -154,6 +157,11 @@ fn verdict(record: &DecisionRecord, candidate: &CandidateRecord) -> String {
 
 fn borne(record: &DecisionRecord, candidate: &CandidateRecord) -> String {
     match (candidate.observed, candidate.limit) {
+        (Some(observed), Some(limit))
+            if candidate.code == Reason::AdmittedDespiteDegradation && candidate.path_state == PathState::Healthy =>
+        {
+            format!(": criticality {observed:.2} of {} ≤ {limit:.2} that needs no telemetry", record.workload.name)
+        }
         (Some(observed), Some(limit)) if candidate.code == Reason::AdmittedDespiteDegradation => format!(
             ": criticality {observed:.2} of {} ≤ {limit:.2} that {} carries",
             record.workload.name, candidate.path_state
@@ -252,7 +260,7 @@ fn in_words(code: Reason) -> &'static str {
         Reason::RejectedIncompatible => "another model or compatibility tag",
         Reason::RejectedLeaseRefused => "it granted no lease",
         Reason::RejectedTransferBudget => "too slow for the transfer budget",
-        Reason::RejectedOverride => "excluded by an operator or the caller",
+        Reason::RejectedOverride => "excluded by an operator's override, or by the caller",
         Reason::RejectedBandwidth => "its bandwidth collapsed",
     }
 }

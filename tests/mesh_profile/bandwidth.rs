@@ -44,6 +44,32 @@ fn a_path_that_fell_back_from_rdma_to_tcp_is_caught_though_its_latency_is_fine_a
 }
 
 #[test]
+fn paths_are_held_to_what_their_rail_achieves_and_not_to_what_its_card_is_called() {
+    // A backend that carries 20 of 100 Gb/s: no path is at fault for that.
+    let mut bench = Bench::new(Profile::Mesh, 2, 100.0);
+    let turn = |bench: &mut Bench, s: u64, gbps: [f64; 2]| {
+        bench.until(s * 1000);
+        for (number, gbps) in gbps.into_iter().enumerate() {
+            bench.sample(probe(number, 0.3));
+            if s.is_multiple_of(5) {
+                let moving_ms = (256 * MIB) as f64 * 8.0 / (gbps * 1e6);
+                bench.sample(moved(number, SampleKind::Transfer, 256 * MIB, 0.3 + moving_ms));
+            }
+        }
+    };
+    (0..60).for_each(|s| turn(&mut bench, s, [20.0, 18.0]));
+    assert_eq!(bench.transitions, []);
+    let ratio = |bench: &Bench, number| bench.health(&path(number)).bandwidth_ratio.unwrap();
+    assert!(ratio(&bench, 0) > 0.99 && (0.88..0.92).contains(&ratio(&bench, 1)), "{}", ratio(&bench, 1));
+    // One that falls behind the other is.
+    (60..120).for_each(|s| turn(&mut bench, s, [20.0, 6.0]));
+    assert_eq!((bench.state(0), bench.state(1)), (PathState::Healthy, PathState::DegradedRestricted));
+    // Once it has been the rule for two hours, it is what the rail carries.
+    (120..7_500).for_each(|s| turn(&mut bench, s, [6.0, 6.0]));
+    assert_eq!((bench.state(0), bench.state(1)), (PathState::Healthy, PathState::Healthy));
+}
+
+#[test]
 fn large_samples_are_no_latency_and_small_ones_no_bandwidth() {
     let mut bench = Bench::new(Profile::Mesh, 1, 10.0);
     // 1 GiB in 5 % more than its wire time: 43 ms that are no latency.

@@ -41,7 +41,12 @@ impl Service {
         let (ts, state) = (wall_ms(), Some(request.state));
         agency.links.store.tell(&Event::Override { ts, target: &target, state, reason: Some(&reason) });
         tracing::warn!(%target, state = %request.state, ttl_ms, %reason, "override");
-        Ok(Done { changed: true, detail: format!("{target} counts as {} for {ttl_ms} ms", request.state) })
+        let meets = match &target {
+            OverrideTarget::Path(path) => self.paths().await?.iter().any(|line| line.path == *path),
+            OverrideTarget::Node(node) => self.paths().await?.iter().any(|line| line.path.destination == *node),
+        };
+        let unmet = if meets { "" } else { "; no path of this node is known that it would meet now" };
+        Ok(Done { changed: true, detail: format!("{target} counts as {} for {ttl_ms} ms{unmet}", request.state) })
     }
 
     /// Takes an operator's word back.

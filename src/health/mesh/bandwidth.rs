@@ -24,6 +24,8 @@ pub const MIN_BULK_WIRE_MS: f64 = 4.0;
 pub const BULK_SAMPLES: usize = 5;
 /// Large samples below which no state follows from them.
 pub const MIN_BULK_SAMPLES: usize = 2;
+/// Large samples whose median proves what a rail achieves: more than half of those kept.
+pub const PROOF_SAMPLES: usize = 3;
 /// The age from which a large sample counts no longer, in milliseconds. They are rarer than small
 /// ones, so that they must live longer.
 pub const BULK_FRESH_MS: u64 = 60_000;
@@ -53,14 +55,16 @@ fn stage(thresholds: &Thresholds, ratio: f64, margin: f64) -> PathState {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Bulk {
     taken: Mono,
-    /// In [0, 1]; 0 for one that never arrived.
-    ratio: f64,
+    /// Achieved over configured bandwidth in [0, 1]; 0 for one that never arrived.
+    share: f64,
 }
 
 /// The newest large samples and the state they lead to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BandwidthTrack {
     newest: VecDeque<Bulk>,
+    /// The share of the configured bandwidth that the path is held to, once its rail has proven one.
+    proven: Option<f64>,
     state: PathState,
     hold_ms: u64,
     hold_until: Mono,
@@ -71,6 +75,7 @@ impl Default for BandwidthTrack {
     fn default() -> Self {
         Self {
             newest: VecDeque::new(),
+            proven: None,
             state: PathState::Healthy,
             hold_ms: 0,
             hold_until: Mono(0),
@@ -86,25 +91,40 @@ impl BandwidthTrack {
         self.state
     }
 
-    /// The median of the newest large samples; none if there are none.
+    /// Achieved over expected bandwidth in [0, 1]: the median of the newest large samples over what
+    /// the rail has proven. None if there are none, or nothing is proven.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        let mut ratios: Vec<f64> = self.newest.iter().map(|bulk| bulk.ratio).collect();
-        ratios.sort_by(f64::total_cmp);
-        let middle = ratios.len() / 2;
-        let upper = ratios.get(middle).copied()?;
-        let odd = ratios.len() % 2 == 1;
-        Some(if odd { upper } else { (ratios.get(middle.checked_sub(1)?)? + upper) / 2.0 })
+        Some((self.median()? / self.proven?).min(1.0))
+    }
+
+    /// The share of its configured bandwidth that the path achieves, once that is more than chance.
+    pub(super) fn achieved(&self) -> Option<f64> {
+        self.median().filter(|_| self.newest.len() >= PROOF_SAMPLES)
+    }
+
+    /// Holds the path to what its rail has proven.
+    pub(super) fn expect(&mut self, proven: Option<f64>) {
+        self.proven = proven;
+    }
+
+    fn median(&self) -> Option<f64> {
+        let mut shares: Vec<f64> = self.newest.iter().map(|bulk| bulk.share).collect();
+        shares.sort_by(f64::total_cmp);
+        let middle = shares.len() / 2;
+        let upper = shares.get(middle).copied()?;
+        let odd = shares.len() % 2 == 1;
+        Some(if odd { upper } else { (shares.get(middle.checked_sub(1)?)? + upper) / 2.0 })
     }
 
     /// Adds a large sample among those that are there, by the time it was taken; says whether it is
     /// one of the newest.
-    pub(super) fn add(&mut self, taken: Mono, ratio: f64) -> bool {
+    pub(super) fn add(&mut self, taken: Mono, share: f64) -> bool {
         let at = self.newest.partition_point(|bulk| bulk.taken <= taken);
         if at == 0 && self.newest.len() >= BULK_SAMPLES {
             return false;
         }
-        self.newest.insert(at, Bulk { taken, ratio });
+        self.newest.insert(at, Bulk { taken, share });
         if self.newest.len() > BULK_SAMPLES {
             self.newest.pop_front();
         }
@@ -113,7 +133,7 @@ impl BandwidthTrack {
 
     /// Drops what never arrived: something of its size has worked since.
     pub(super) fn forgive(&mut self) {
-        self.newest.retain(|bulk| bulk.ratio > 0.0);
+        self.newest.retain(|bulk| bulk.share > 0.0);
     }
 
     /// Moves to the state that follows at `now`.
@@ -169,6 +189,11 @@ mod tests {
         Mono(0).plus_ms(s * 1000)
     }
 
+    /// Held to the whole of the configured bandwidth.
+    fn held_to_all() -> BandwidthTrack {
+        BandwidthTrack { proven: Some(1.0), ..BandwidthTrack::default() }
+    }
+
     fn feed(track: &mut BandwidthTrack, s: u64, ratio: f64) -> PathState {
         track.add(at(s), ratio);
         track.settle(&Thresholds::default(), at(s));
@@ -194,7 +219,7 @@ mod tests {
 
     #[test]
     fn one_slow_sample_is_no_collapse_and_two_are() {
-        let mut track = BandwidthTrack::default();
+        let mut track = held_to_all();
         assert_eq!(feed(&mut track, 0, 0.1), Healthy);
         assert_eq!(track.ratio(), Some(0.1));
         assert_eq!(feed(&mut track, 1, 0.1), QuarantineCandidate);
@@ -202,13 +227,13 @@ mod tests {
 
     #[test]
     fn a_sample_that_comes_late_stands_where_it_was_taken() {
-        let mut track = BandwidthTrack::default();
+        let mut track = held_to_all();
         for s in [10, 12, 14, 16] {
             assert!(track.add(at(s), 1.0));
         }
         assert!(track.add(at(11), 0.1));
         assert!(!track.add(at(9), 0.1), "five are newer");
-        let kept: Vec<_> = track.newest.iter().map(|bulk| (bulk.taken, bulk.ratio)).collect();
+        let kept: Vec<_> = track.newest.iter().map(|bulk| (bulk.taken, bulk.share)).collect();
         assert_eq!(kept, [(at(10), 1.0), (at(11), 0.1), (at(12), 1.0), (at(14), 1.0), (at(16), 1.0)]);
         assert!(track.add(at(13), 0.2));
         assert_eq!(track.newest[0].taken, at(11), "the oldest left, not the first that came");
@@ -216,7 +241,7 @@ mod tests {
 
     #[test]
     fn it_returns_one_stage_a_hold_and_only_well_above_the_step() {
-        let mut track = BandwidthTrack::default();
+        let mut track = held_to_all();
         feed(&mut track, 0, 0.1);
         assert_eq!(feed(&mut track, 1, 0.1), QuarantineCandidate);
         for s in 2..=6 {
@@ -234,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_path_without_large_samples_is_let_go_stage_by_stage() {
-        let mut track = BandwidthTrack::default();
+        let mut track = held_to_all();
         feed(&mut track, 0, 0.3);
         assert_eq!(feed(&mut track, 1, 0.3), DegradedRestricted);
         track.settle(&Thresholds::default(), at(60));
@@ -247,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_path_whose_bandwidth_flaps_is_held_twice_as_long() {
-        let mut track = BandwidthTrack::default();
+        let mut track = held_to_all();
         let mut start = 0;
         for hold_s in [10, 20, 40, 80] {
             for s in 0..5 {
@@ -273,7 +298,7 @@ mod tests {
         fn no_sequence_skips_a_stage_on_the_way_back(
             samples in prop::collection::vec((0u64..30, 0.0..=1.0f64), 1..200)
         ) {
-            let mut track = BandwidthTrack::default();
+            let mut track = held_to_all();
             let mut now = 0;
             for (pause, ratio) in samples {
                 now += pause;
