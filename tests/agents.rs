@@ -1,6 +1,9 @@
 //! Agents as a whole, in one process on loopback: what must hold whatever the timing.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "agents/common.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod common;
 #[path = "agents/world.rs"]
 #[allow(dead_code, reason = "each test file uses its own part of the world")]
 mod world;

@@ -1,6 +1,9 @@
 //! Agents that are killed or stopped in the middle of something: processes, signals, loopback.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "agents/common.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod common;
 #[path = "agents/process.rs"]
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod process;

@@ -1,6 +1,9 @@
 //! What an operator does to a running agent: signals, changed files, sockets; real processes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "agents/common.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod common;
 #[path = "agents/process.rs"]
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod process;

@@ -1,6 +1,9 @@
 //! More than an agent can bear: it stays bounded, counts what it turns away, and serves again.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "agents/common.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod common;
 #[path = "agents/process.rs"]
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod process;

@@ -14,8 +14,8 @@ use seam::policy::record::DecisionRecord;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-/// How long anything that must come may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::common::PATIENCE;
+pub(crate) use crate::common::{request, until};
 
 /// A folder and a mesh for some agents.
 pub(crate) struct Site {
@@ -265,28 +265,6 @@ impl Drop for Process {
         if std::thread::panicking() {
             eprintln!("{}:\n{}", self.name, self.log());
         }
-    }
-}
-
-/// Waits for something that must become true.
-pub(crate) async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
-    let start = Instant::now();
-    while !ask().await {
-        assert!(start.elapsed() < PATIENCE, "still not true: {what}");
-        sleep(Duration::from_millis(10)).await;
-    }
-}
-
-pub(crate) fn request(workload: &str, kv_bytes: u64) -> RouteRequest {
-    RouteRequest {
-        workload: workload.parse().unwrap(),
-        kv_bytes,
-        request_id: None,
-        model: None,
-        source: None,
-        exclude: Vec::new(),
-        transfer_budget_ms: None,
-        dry_run: false,
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use seam::agent::Agent;
 use seam::api::{LeaseLine, MemberLine, PathLine, RouteRequest, SampleVerdict, TransferReport, TransferRequest};
@@ -13,10 +12,8 @@ use seam::model::{Extent, LeaseId, PathState};
 use seam::policy::record::DecisionRecord;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::{Instant, sleep};
 
-/// How long anything that must come may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use crate::common::{request, until};
 
 /// Agents measure time: two worlds at once would disturb each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -128,28 +125,6 @@ pub(crate) fn decode_section(name: &str, terms: Terms<'_>) -> String {
         "[decode]\npool = \"pool-{name}\"\nmax_sessions = {}\nkv_bytes = \"{}B\"\n",
         terms.sessions, terms.arena_bytes
     )
-}
-
-/// Waits for something that must become true.
-pub(crate) async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
-    let start = Instant::now();
-    while !ask().await {
-        assert!(start.elapsed() < PATIENCE, "still not true: {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
-}
-
-pub(crate) fn request(workload: &str, kv_bytes: u64) -> RouteRequest {
-    RouteRequest {
-        workload: workload.parse().unwrap(),
-        kv_bytes,
-        request_id: None,
-        model: None,
-        source: None,
-        exclude: Vec::new(),
-        transfer_budget_ms: None,
-        dry_run: false,
-    }
 }
 
 impl Host {

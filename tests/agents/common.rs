@@ -1,0 +1,31 @@
+//! What tests of agents share, be they in this process or in their own.
+
+use std::time::Duration;
+
+use seam::api::RouteRequest;
+use tokio::time::{Instant, sleep};
+
+/// Whatever must become true is waited for as long as this: far longer than it takes on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for something that must become true.
+pub(crate) async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
+    let start = Instant::now();
+    while !ask().await {
+        assert!(start.elapsed() < PATIENCE, "still not true: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub(crate) fn request(workload: &str, kv_bytes: u64) -> RouteRequest {
+    RouteRequest {
+        workload: workload.parse().unwrap(),
+        kv_bytes,
+        request_id: None,
+        model: None,
+        source: None,
+        exclude: Vec::new(),
+        transfer_budget_ms: None,
+        dry_run: false,
+    }
+}
