@@ -17,6 +17,9 @@
     reason = "a check fails by panicking"
 )]
 
+#[path = "../tests/agents/common.rs"]
+#[allow(dead_code, reason = "each program uses its own part")]
+mod common;
 #[path = "../tests/agents/process.rs"]
 #[allow(dead_code, reason = "each user has its own part")]
 mod process;
