@@ -9,6 +9,7 @@
 
 mod core;
 pub mod mesh;
+pub mod pace;
 mod profile;
 mod sample;
 pub mod score;

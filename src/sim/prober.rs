@@ -11,21 +11,11 @@ use super::network::nanos;
 use super::wiring::CoreInput;
 use super::world::World;
 use crate::core::Mono;
-use crate::health::mesh::MIN_BULK_WIRE_MS;
+use crate::health::pace::{
+    BULK_WIRE_MS, DEADLINE_INTERVALS, JITTER, MAX_DEADLINE_MS, MIN_DEADLINE_MS, MIN_SPACING_MS, UNPROVEN_RATE,
+};
 use crate::health::{self, Canary, Sample, SampleKind, SampleOutcome};
 use crate::model::{PathId, PathSpec};
-
-/// A probe is due this far from its interval at most, either way.
-const JITTER: f64 = 0.2;
-/// A probe is given up after this many intervals, within the bounds below.
-const DEADLINE_INTERVALS: u64 = 4;
-const MIN_DEADLINE_MS: u64 = 250;
-const MAX_DEADLINE_MS: u64 = 2_000;
-/// A path that is not proven yet is probed this many times as often, but not more often than that.
-const UNPROVEN_RATE: u64 = 4;
-const MIN_SPACING_MS: u64 = 250;
-/// A bulk probe takes this long on the wire at most: twice what makes it evidence.
-const BULK_WIRE_MS: f64 = 2.0 * MIN_BULK_WIRE_MS;
 
 /// Every host's prober.
 pub(super) struct Probers {
@@ -115,11 +105,11 @@ impl World {
         tracked.busy |= idle;
         let spacing_ms = match tracked.answers > self.settings.health.thresholds.min_samples {
             true => interval_ms,
-            false => (interval_ms / UNPROVEN_RATE).max(MIN_SPACING_MS).min(interval_ms),
+            false => (interval_ms / u64::from(UNPROVEN_RATE)).max(MIN_SPACING_MS).min(interval_ms),
         };
         self.later_ns(node, nanos(spacing_ms as f64 * spread), Own::ProbeDue { path, epoch });
         if idle {
-            let deadline_ms = (interval_ms * DEADLINE_INTERVALS).clamp(MIN_DEADLINE_MS, MAX_DEADLINE_MS);
+            let deadline_ms = (interval_ms * u64::from(DEADLINE_INTERVALS)).clamp(MIN_DEADLINE_MS, MAX_DEADLINE_MS);
             self.probe(node, spec, SampleKind::Probe, self.settings.probing.payload_bytes, deadline_ms);
         }
     }

@@ -15,18 +15,12 @@ use rand_chacha::ChaCha8Rng;
 use tokio::time::Instant;
 
 use crate::health::Canary;
-use crate::health::mesh::MIN_BULK_WIRE_MS;
+use crate::health::pace::{self, BULK_WIRE_MS, DEADLINE_INTERVALS, JITTER, UNPROVEN_RATE};
 use crate::model::{PathId, PathSpec, RailName};
 
-/// A probe is due this far from its interval at most, either way.
-const JITTER: f64 = 0.2;
-/// A probe is given up after this many intervals, within the bounds below.
-const DEADLINE_INTERVALS: u32 = 4;
-const MIN_DEADLINE: Duration = Duration::from_millis(250);
-const MAX_DEADLINE: Duration = Duration::from_secs(2);
-/// A path that is not proven yet is probed this many times as often, but not more often than that.
-const UNPROVEN_RATE: u32 = 4;
-const MIN_SPACING: Duration = Duration::from_millis(250);
+const MIN_DEADLINE: Duration = Duration::from_millis(pace::MIN_DEADLINE_MS);
+const MAX_DEADLINE: Duration = Duration::from_millis(pace::MAX_DEADLINE_MS);
+const MIN_SPACING: Duration = Duration::from_millis(pace::MIN_SPACING_MS);
 /// The share of the budget that the active set takes, and the one that the others get in turn; what
 /// is left is for paths that are being proven and for bulk.
 const ACTIVE_SHARE: f64 = 0.85;
@@ -35,8 +29,6 @@ const EXPLORE_SHARE: f64 = 0.05;
 const EXPLORE_TERM: Duration = Duration::from_secs(30);
 /// The active set is drawn up anew at most this often.
 const REVIEW: Duration = Duration::from_secs(1);
-/// A bulk probe takes this long on the wire at most: twice what makes it evidence.
-const BULK_WIRE_MS: f64 = 2.0 * MIN_BULK_WIRE_MS;
 
 /// The prober's part of the configuration.
 #[derive(Clone, Debug)]
