@@ -271,6 +271,9 @@ async fn a_second_process_of_a_live_name_does_not_start_and_says_who_holds_it() 
 async fn a_second_process_of_a_live_name_ends_when_its_seed_answers_late_and_the_first_one_stays() {
     let dir = tempfile::tempdir().unwrap();
     let [a, b, _c] = three(dir.path()).await;
+    // Of two that started within a second of each other, the address decides who stays.
+    let known = std::time::Instant::now();
+    until("the first one is the older one", || known.elapsed() > Duration::from_secs(1)).await;
     // Nobody answers there yet, so it starts.
     let late = std::net::UdpSocket::bind(loopback()).unwrap();
     let at = late.local_addr().unwrap();
