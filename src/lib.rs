@@ -30,6 +30,7 @@ pub mod ledger;
 pub mod mesh;
 pub mod model;
 pub mod policy;
+pub mod rivals;
 pub mod sim;
 pub mod whatif;
 

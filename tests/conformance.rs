@@ -18,7 +18,7 @@ use seam::whatif::decide_line;
 use serde_json::Value;
 
 fn lines(name: &str) -> Vec<Value> {
-    let path = format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
     let file = std::fs::File::open(path).unwrap();
     let lines = BufReader::new(GzDecoder::new(file)).lines();
     lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
@@ -83,7 +83,7 @@ fn chosen_name(pools: &[Pool], decision: &Decision) -> Option<String> {
 
 #[test]
 fn every_decision_of_the_prototype_comes_out_of_the_cores() {
-    let cases = lines("decisions.jsonl.gz");
+    let cases = lines("tests/data/decisions.jsonl.gz");
     assert_eq!(cases.len(), 1200);
     for case in &cases {
         let number = &case["case"];
@@ -150,7 +150,7 @@ fn question(case: &Value) -> String {
 
 #[test]
 fn every_decision_of_the_prototype_comes_out_of_a_what_if_as_a_record() {
-    for (number, case) in lines("decisions.jsonl.gz").iter().enumerate() {
+    for (number, case) in lines("tests/data/decisions.jsonl.gz").iter().enumerate() {
         let record = decide_line(&question(case), Profile::Reference, number as u64).unwrap();
         let json = serde_json::to_value(&record).unwrap();
         let expect = &case["expect"];
@@ -244,7 +244,7 @@ impl Episode {
 
 #[test]
 fn every_episode_of_the_experiments_plays_as_the_prototype_played_it() {
-    let episodes = lines("experiments.jsonl.gz");
+    let episodes = lines("src/eval/data/experiments.jsonl.gz");
     assert_eq!(episodes.len(), 326);
     let mut routes = 0;
     for line in &episodes {
@@ -262,7 +262,7 @@ fn hysteresis_avoids_the_published_oscillations() {
     let path = format!("{}/tests/data/experiments_expected.json", env!("CARGO_MANIFEST_DIR"));
     let expected: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let expected = &expected["hysteresis_stability"];
-    let episodes = lines("experiments.jsonl.gz");
+    let episodes = lines("src/eval/data/experiments.jsonl.gz");
     let episodes = episodes.iter().filter(|line| line["experiment"] == "hysteresis_stability");
     let names = ["default", "no_hysteresis_baseline"];
     for (name, line) in names.into_iter().zip(episodes) {

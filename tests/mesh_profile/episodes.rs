@@ -18,7 +18,8 @@ struct Pool {
 
 #[test]
 fn on_the_published_baseline_episodes_paths_have_the_states_that_the_reference_gives_them() {
-    let file = std::fs::File::open(format!("{}/tests/data/experiments.jsonl.gz", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let file =
+        std::fs::File::open(format!("{}/src/eval/data/experiments.jsonl.gz", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let lines = BufReader::new(GzDecoder::new(file)).lines();
     let episodes = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     let mut distribution: BTreeMap<(&str, &str), u32> = BTreeMap::new();

@@ -35,7 +35,8 @@ impl Share {
 
 #[test]
 fn on_the_published_baseline_episodes_strict_work_is_on_healthy_paths_and_tolerant_work_spares_them() {
-    let file = std::fs::File::open(format!("{}/tests/data/experiments.jsonl.gz", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let file =
+        std::fs::File::open(format!("{}/src/eval/data/experiments.jsonl.gz", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let lines = BufReader::new(GzDecoder::new(file)).lines();
     let episodes = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     let (mut strict, mut tolerant, mut headroom) = (Share::default(), Share::default(), Share::default());

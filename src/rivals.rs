@@ -1,0 +1,108 @@
+//! The policies that Seam is compared with: each a small pure module that says where it comes from.
+//!
+//! A rival sees what its real counterpart would see, as a slice of [`Sight`], and names one of it.
+//! What came of its choices it is told with [`Rival::finished`]; time and randomness come from
+//! outside, so equal calls give equal choices.
+
+mod simple;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{PathState, coded};
+use crate::policy::decide::Load;
+
+coded!(
+    /// A policy by its name.
+    Policy {
+        /// Seam itself.
+        Seam = "seam",
+        /// The lowest p99 latency.
+        LowestLatency = "lowest_latency",
+        /// Healthy or not, then the lowest p99 latency.
+        BinaryHealthOnly = "binary_health_only",
+        /// The most free sessions.
+        CapacityOnly = "capacity_only",
+        /// One after another.
+        RoundRobin = "round_robin",
+        /// Two drawn at random, the smaller peak-EWMA of latency times requests in flight.
+        P2cEwma = "p2c_ewma",
+        /// The same on slowdown, with a lease and its quote.
+        P2cSlowdownLease = "p2c_slowdown_lease",
+        /// Hot and cold by requests in flight, then the lowest latency.
+        Prequal = "prequal",
+        /// A rail with too many errors pauses.
+        RailMonitor = "rail_monitor",
+        /// Uncached prefix blocks plus decode blocks.
+        KvLoad = "kv_load",
+    }
+);
+
+/// What asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// When, in milliseconds since the start of the history; never decreases from call to call.
+    pub at_ms: f64,
+    /// The ids of the prompt's prefix blocks, in order, where the history has them.
+    pub prefix_blocks: Option<&'a [u64]>,
+}
+
+/// What a rival sees of one pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight<'a> {
+    /// Its name, by which a rival remembers it.
+    pub name: &'a str,
+    /// The state that Seam's health model gives its path.
+    pub state: PathState,
+    /// Gray Failure Score in [0, 1].
+    pub gfs: f64,
+    /// The p99 latency of its path in milliseconds; of one row where a history has one row.
+    pub latency_ms: f64,
+    /// Its sessions.
+    pub load: Load,
+}
+
+/// What came of a request that a rival placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished<'a> {
+    /// When, in milliseconds since the start of the history.
+    pub at_ms: f64,
+    /// Where it was placed.
+    pub name: &'a str,
+    /// How long it took, in milliseconds.
+    pub elapsed_ms: f64,
+    /// How long it would have taken on an idle, sound path, in milliseconds, above 0.
+    pub ideal_ms: f64,
+    /// Whether it succeeded.
+    pub ok: bool,
+}
+
+/// A policy that Seam is compared with.
+pub trait Rival {
+    /// Names one of `pools` by its index; none only if there is none it would use.
+    fn choose(&mut self, ask: &Ask<'_>, pools: &[Sight<'_>]) -> Option<usize>;
+
+    /// Learns what came of an earlier choice. Most rivals have no memory.
+    fn finished(&mut self, _outcome: &Finished<'_>) {}
+}
+
+/// Which pools a naive policy may choose from: the published evidence has both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choosable {
+    /// Every pool that is neither quarantined nor full: the experiments' view.
+    UpAndNotFull,
+    /// Only what Seam's own rules admit: the replay's view.
+    AdmissibleOnly,
+}
+
+impl Policy {
+    /// The rival of this name, with `seed` for those that draw; none for Seam itself.
+    #[must_use]
+    pub fn rival(self, _seed: u64) -> Option<Box<dyn Rival + Send>> {
+        match self {
+            Self::Seam => None,
+            Self::LowestLatency => Some(Box::new(simple::LowestLatency)),
+            _ => None,
+        }
+    }
+}
