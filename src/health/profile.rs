@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::mesh::Proven;
 use super::sample::{Measured, RAIL_QUEUE_BYTES};
 use super::state::StateTrack;
+use super::window::Point;
 use super::{Discard, MeshTrack, Sample, SampleKind, Settings, Thresholds, Track};
 use crate::core::Mono;
 use crate::model::{PathHealth, PathState, Profile};
@@ -63,6 +64,14 @@ impl ProfileTrack {
             }
             (Self::Reference(track), Profile::Mesh) => Self::Mesh(Box::new(MeshTrack::in_state(track.state().state))),
             (same @ Self::Reference(_), Profile::Reference) | (same @ Self::Mesh(_), Profile::Mesh) => same,
+        }
+    }
+
+    /// Takes one small, size-free sample of which nothing is doubted, as a history or a what-if has it.
+    pub fn feed(&mut self, settings: &Settings, taken: Mono, point: Point) -> PathHealth {
+        match self {
+            Self::Reference(track) => track.feed(&settings.thresholds, point),
+            Self::Mesh(track) => track.feed(settings, taken, point),
         }
     }
 

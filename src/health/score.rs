@@ -102,7 +102,7 @@ pub struct Thresholds {
     pub token_time_restricted: f64,
     /// Mesh: effective criticality from which work is ranked by health first.
     pub health_first_from: f64,
-    /// Mesh: utilization from which session load ranks.
+    /// Mesh: utilization from which session load ranks for work that does not spare headroom.
     pub load_ranks_from: f64,
 }
 

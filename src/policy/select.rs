@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::decide::{Candidate, Demand, Load};
 use super::round::round4;
-use super::rules::{GFS_BAND, HEADROOM_FIRST_UP_TO, Rules, banded};
+use super::rules::{GFS_BAND, HEADROOM_FIRST_UP_TO, Rules, UTILIZATION_BAND, banded};
 use super::tie;
 use crate::model::{PathState, Profile, coded};
 
@@ -132,7 +132,11 @@ impl Rank {
                 (Profile::Reference, values, len)
             }
             Some(mesh) => {
-                let utilization = mesh.ranked_load(load);
+                let utilization = match policy {
+                    // To spare headroom is what this policy is for, however much there is.
+                    SelectionPolicy::HeadroomFirst => banded(load.utilization, UTILIZATION_BAND),
+                    SelectionPolicy::HealthFirst | SelectionPolicy::Balanced => mesh.ranked_load(load),
+                };
                 let gfs = banded(candidate.health.gfs, GFS_BAND);
                 let slow = mesh.slowness(candidate.token_time_ratio);
                 let tie = f64::from(tie::of_target(tie, &candidate.target));

@@ -2,8 +2,8 @@
 //! restore, slower again for a path that flaps.
 //!
 //! ```text
-//!            gfs > 0.18                 gfs > 0.40,             gfs > 0.65,               bad for 2 × persistence, on new
-//!                                       persisting              persisting                evidence; or it refuses
+//!            gfs > 0.18                 gfs > 0.40,             gfs > 0.65,               severe for 2 × persistence, on
+//!                                       persisting              persisting                new evidence; or it refuses
 //! HEALTHY ───────────▶ DEGRADED_USABLE ──────▶ DEGRADED_RESTRICTED ──────▶ QUARANTINE_CANDIDATE ──────▶ QUARANTINED
 //!    ▲                    │  ▲                     │        ▲                 │        │                    │
 //!    │                    │  └─ eased, persisting ─┘        └─ eased ─────────┘        │                    │ hold over,
@@ -30,6 +30,7 @@ use crate::model::PathState;
 pub struct LatencyTrack {
     state: PathState,
     bad_windows: u32,
+    severe_windows: u32,
     clean_windows: u32,
     eased_windows: u32,
     /// Samples in a row that the transport refused.
@@ -61,6 +62,7 @@ impl LatencyTrack {
         Self {
             state,
             bad_windows: 0,
+            severe_windows: 0,
             clean_windows: 0,
             eased_windows: 0,
             failures: 0,
@@ -103,6 +105,7 @@ impl LatencyTrack {
     fn count(&mut self, band: Band, failed: bool) {
         let counted = |count: u32, goes_on: bool| if goes_on { count.saturating_add(1) } else { 0 };
         self.bad_windows = counted(self.bad_windows, bad(band));
+        self.severe_windows = counted(self.severe_windows, band == Band::Severe);
         self.clean_windows = counted(self.clean_windows, !bad(band));
         self.eased_windows = counted(self.eased_windows, milder(self.state, band));
         self.failures = counted(self.failures, failed);
@@ -112,8 +115,8 @@ impl LatencyTrack {
         let persistence = thresholds.persistence_to_escalate;
         Facts {
             persists: self.bad_windows >= persistence,
-            // One bad sample makes every window bad that it stands in; only new ones make it last.
-            lasts: self.bad_windows >= persistence.saturating_mul(2) && window.offending >= persistence,
+            // One outlier makes every window severe that it stands in; only new ones make it last.
+            lasts: self.severe_windows >= persistence.saturating_mul(2) && window.offending >= persistence,
             eased: self.eased_windows >= persistence,
             restores: self.clean_windows >= self.flaps.slowed(thresholds.clean_to_restore),
             heals: self.clean_windows >= self.flaps.slowed(thresholds.clean_to_healthy),

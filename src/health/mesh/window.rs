@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::flaps::whole_ms;
 use crate::core::Mono;
 use crate::health::Thresholds;
-use crate::health::score::gfs;
-use crate::health::state::BAD_ABOVE;
 use crate::health::window::{Point, WINDOW_SAMPLES, WindowStats};
 
 /// One sample and when it was taken.
@@ -16,7 +14,7 @@ use crate::health::window::{Point, WINDOW_SAMPLES, WindowStats};
 struct Timed {
     taken: Mono,
     point: Point,
-    /// It is bad by itself, not by what stood before it in the window.
+    /// It is as bad as a quarantine by itself, not by what stood before it in the window.
     offends: bool,
 }
 
@@ -25,7 +23,7 @@ struct Timed {
 pub(super) struct FreshStats {
     /// Their numbers.
     pub(super) stats: WindowStats,
-    /// Samples among them that are bad by themselves.
+    /// Samples among them that are as bad as a quarantine by themselves.
     pub(super) offending: u32,
     /// The smallest latency of those that worked, in milliseconds; 0 if none did.
     pub(super) base_latency_ms: f64,
@@ -74,11 +72,10 @@ impl FreshWindow {
     }
 }
 
-/// Whether a sample is bad by itself: lost, failed, or so slow or lossy that a window of it alone
-/// would be bad.
+/// Whether a sample is as bad as a quarantine by itself: lost, failed, or as slow or lossy as counts
+/// in full.
 fn offends(thresholds: &Thresholds, point: &Point) -> bool {
-    let alone = WindowStats::of(std::iter::once((point.latency_ms, point.drop_rate)));
-    point.drop_rate >= 1.0 || gfs(thresholds, &alone) > BAD_ABOVE
+    point.latency_ms >= thresholds.latency_quarantine_ms || point.drop_rate >= thresholds.drop_quarantine
 }
 
 impl From<FreshWindow> for Vec<Timed> {
@@ -127,11 +124,9 @@ mod tests {
 
     #[test]
     fn a_sample_offends_by_itself_or_not_at_all() {
-        let found = window(&[(0, 2.0, 0.0), (1, 15.9, 0.0), (2, 17.0, 0.0), (3, 5.0, 1.0), (4, 2.0, 0.03)]);
-        let stats = found.stats(&Thresholds::default(), at(4));
-        assert_eq!(stats.offending, 2, "17 ms and the lost one");
+        let samples = [(0, 2.0, 0.0), (1, 39.9, 0.0), (2, 40.0, 0.0), (3, 5.0, 1.0), (4, 2.0, 0.05), (5, 2.0, 0.049)];
+        let stats = window(&samples).stats(&Thresholds::default(), at(5));
+        assert_eq!(stats.offending, 3, "40 ms, the lost one, and 5 % lost");
         assert_eq!(stats.base_latency_ms, 2.0);
-        let lossless = Thresholds { w_drop: 0.0, ..Thresholds::default() };
-        assert!(offends(&lossless, &Point { latency_ms: 0.0, drop_rate: 1.0, bytes: 0 }), "whatever drops weigh");
     }
 }

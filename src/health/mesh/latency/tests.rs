@@ -81,7 +81,9 @@ fn every_state_answers_every_band_as_the_table_says() {
         };
         let (bad_windows, clean_windows) = if clean { (0, enough - 1) } else { (enough - 1, 0) };
         let eased_windows = enough - 1;
-        let mut track = LatencyTrack { bad_windows, clean_windows, eased_windows, ..LatencyTrack::in_state(from) };
+        let severe_windows = if score == SEVERE { bad_windows } else { 0 };
+        let counts = LatencyTrack { bad_windows, severe_windows, clean_windows, ..LatencyTrack::in_state(from) };
+        let mut track = LatencyTrack { eased_windows, ..counts };
         track.observe(&thresholds, at(1), &window(&thresholds, score, 10), false);
         assert_eq!(track.state, persisting, "{from} at {score}, window {enough}");
     }
@@ -97,6 +99,21 @@ fn without_new_bad_samples_a_candidate_is_not_quarantined() {
     assert_eq!(track.state, QuarantineCandidate);
     track.observe(&thresholds, at(20), &window(&thresholds, SEVERE, 3), false);
     assert_eq!(track.state, Quarantined);
+}
+
+#[test]
+fn milder_bad_windows_do_not_count_towards_a_quarantine() {
+    let thresholds = thresholds();
+    let mut track = LatencyTrack::default();
+    for s in 0..20 {
+        track.observe(&thresholds, at(s), &window(&thresholds, HIGH, 10), false);
+    }
+    for s in 20..25 {
+        track.observe(&thresholds, at(s), &window(&thresholds, SEVERE, 10), false);
+        assert_eq!(track.state, QuarantineCandidate, "{s}");
+    }
+    track.observe(&thresholds, at(25), &window(&thresholds, SEVERE, 10), false);
+    assert_eq!(track.state, Quarantined, "the sixth severe one in a row");
 }
 
 #[test]

@@ -149,16 +149,21 @@ fn a_slow_decode_host_ranks_behind_its_pool() {
 }
 
 #[test]
-fn session_load_ranks_only_from_three_quarters_on_and_in_bands() {
+fn session_load_ranks_in_bands_and_below_three_quarters_only_for_work_that_spares_headroom() {
     let open = |name: &str, active| {
         let base = candidate(name, Healthy, 0.0, active);
         Candidate { capacity: Capacity { soft_fraction: 1.0, ..base.capacity }, ..base }
     };
-    let rank = |candidate: &Candidate| in_mesh("batch", std::slice::from_ref(candidate)).assessments[0].rank.unwrap();
-    let (empty, half, full) = (rank(&open("a", 0)), rank(&open("a", 5)), rank(&open("a", 7)));
-    assert!(empty.ties_with(&half));
-    assert_eq!(full.behind(&empty), Skipped::HigherUtilization);
-    let near = |gfs| rank(&candidate("a", DegradedUsable, gfs, 0));
+    let of =
+        |class, candidate: &Candidate| in_mesh(class, std::slice::from_ref(candidate)).assessments[0].rank.unwrap();
+    for class in ["interactive", "release"] {
+        let (empty, half, full) = (of(class, &open("a", 0)), of(class, &open("a", 5)), of(class, &open("a", 7)));
+        assert!(empty.ties_with(&half), "{class}");
+        assert_eq!(full.behind(&empty), Skipped::HigherUtilization, "{class}");
+    }
+    let (empty, half) = (of("batch", &open("a", 0)), of("batch", &open("a", 4)));
+    assert_eq!(half.behind(&empty), Skipped::HigherUtilization, "work that spares headroom sees every band");
+    let near = |gfs| of("batch", &candidate("a", DegradedUsable, gfs, 0));
     assert!(near(0.21).ties_with(&near(0.24)));
     assert_eq!(near(0.26).behind(&near(0.24)), Skipped::HigherGfs);
 }

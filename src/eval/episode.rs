@@ -1,0 +1,275 @@
+//! The episodes of the published experiments: operation logs, and what a profile or a rival makes
+//! of them.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::core::Mono;
+use crate::health::score::ThresholdField;
+use crate::health::window::Point;
+use crate::health::{ProfileTrack, Settings, Thresholds};
+use crate::model::{Capacity, PathState, PoolName, Profile, Workload};
+use crate::policy::decide::{Candidate, Decision, Load, MAX_EXCLUDED_FRACTION, Target, Terms, decide};
+use crate::rivals::{Ask, Finished, Policy, Rival, Sight};
+
+const EPISODES: &[u8] = include_bytes!("data/experiments.jsonl.gz");
+/// How far apart the samples of a path lie, in milliseconds: the logs carry no times, and agents
+/// probe once a second.
+const SAMPLES_APART_MS: u64 = 1_000;
+
+/// What is wrong with an episode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("episode {line}: {what}")]
+pub struct BadEpisode {
+    /// Its line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// One operation log.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Episode {
+    /// The experiment that it belongs to.
+    pub experiment: String,
+    /// Its number within the experiment, from 0.
+    pub trial: u32,
+    /// What differs from the default thresholds.
+    pub thresholds: BTreeMap<String, f64>,
+    /// The operations, in order.
+    pub ops: Vec<Op>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Vec<Value>")]
+pub enum Op {
+    /// A pool of so many sessions, and the share of them from which it is soft saturated.
+    Pool(String, u32, f64),
+    /// A latency in milliseconds and a drop rate, measured on the path to a pool.
+    Sample(String, f64, f64),
+    /// So many sessions of a pool are in use.
+    Active(String, u32),
+    /// A request of this class is routed.
+    Route(Box<Workload>),
+    /// The session that the last request took is free again.
+    Release,
+}
+
+impl TryFrom<Vec<Value>> for Op {
+    type Error = String;
+
+    fn try_from(fields: Vec<Value>) -> Result<Self, String> {
+        let at = |index: usize| fields.get(index).cloned().unwrap_or_default();
+        let text = |index: usize| serde_json::from_value::<String>(at(index)).map_err(|error| error.to_string());
+        let number = |index: usize| serde_json::from_value::<f64>(at(index)).map_err(|error| error.to_string());
+        let whole = |index: usize| serde_json::from_value::<u32>(at(index)).map_err(|error| error.to_string());
+        match text(0)?.as_str() {
+            "pool" => Ok(Self::Pool(text(1)?, whole(2)?, number(3)?)),
+            "sample" => Ok(Self::Sample(text(1)?, number(2)?, number(3)?)),
+            "active" => Ok(Self::Active(text(1)?, whole(2)?)),
+            "route" => serde_json::from_value(at(1)).map(Self::Route).map_err(|error| error.to_string()),
+            "release" => Ok(Self::Release),
+            other => Err(format!("operation: found {other:?}, allowed pool, sample, active, route, release")),
+        }
+    }
+}
+
+/// The 326 published episodes, in order.
+///
+/// # Errors
+/// Names the first that cannot be read.
+pub fn published() -> Result<Vec<Episode>, BadEpisode> {
+    let lines = BufReader::new(GzDecoder::new(EPISODES)).lines().enumerate();
+    let parse = |(index, line): (usize, std::io::Result<String>)| {
+        let bad = |what: String| BadEpisode { line: index + 1, what };
+        let line = line.map_err(|error| bad(error.to_string()))?;
+        serde_json::from_str(&line).map_err(|error| bad(error.to_string()))
+    };
+    lines.map(parse).collect()
+}
+
+/// What a profile made of an episode.
+#[derive(Clone, Debug, Default)]
+pub struct Played {
+    /// The state after each sample.
+    pub states: Vec<PathState>,
+    /// Every request.
+    pub routes: Vec<Routed>,
+}
+
+/// One request and where it went.
+#[derive(Clone, Debug)]
+pub struct Routed {
+    /// What asked.
+    pub workload: Workload,
+    /// What there was.
+    pub candidates: Vec<Candidate>,
+    /// What Seam made of it.
+    pub decision: Decision,
+    /// Where the request went: Seam's choice, or the rival's.
+    pub chosen: Option<usize>,
+}
+
+impl Routed {
+    /// The chosen candidate.
+    #[must_use]
+    pub fn on(&self) -> Option<&Candidate> {
+        self.chosen.and_then(|index| self.candidates.get(index))
+    }
+}
+
+impl Episode {
+    /// Plays the log under the rules of `profile`; `policy` chooses. A rival may choose every pool
+    /// that is neither quarantined nor full, as the published baselines did, and learns from every
+    /// sample as from a request of its own.
+    ///
+    /// # Errors
+    /// Says which operation makes no sense.
+    pub fn play(&self, profile: Profile, policy: Policy) -> Result<Played, String> {
+        let settings = Settings { profile, thresholds: self.thresholds_under(profile)?, ..Settings::default() };
+        let mut stage = Stage {
+            settings,
+            pools: Vec::new(),
+            rival: policy.rival(u64::from(self.trial)),
+            ideal_ms: f64::INFINITY,
+            now_ms: 0.0,
+        };
+        let mut played = Played::default();
+        let mut taken = None;
+        for op in &self.ops {
+            match op {
+                Op::Pool(name, max, soft) => stage.pools.push(Pool::new(profile, name, *max, *soft)?),
+                Op::Sample(name, latency_ms, drop_rate) => {
+                    played.states.push(stage.sample(name, *latency_ms, *drop_rate)?);
+                }
+                Op::Active(name, count) => stage.pool(name)?.capacity.active_sessions = *count,
+                Op::Route(workload) => {
+                    let routed = stage.route(workload, u64::from(self.trial));
+                    if let Some(pool) = routed.chosen.and_then(|index| stage.pools.get_mut(index)) {
+                        pool.capacity.active_sessions += 1;
+                    }
+                    taken = routed.chosen;
+                    played.routes.push(routed);
+                }
+                // The log names what the prototype took; what is given back is what was taken here.
+                Op::Release => {
+                    if let Some(pool) = taken.take().and_then(|index: usize| stage.pools.get_mut(index)) {
+                        pool.capacity.active_sessions -= 1;
+                    }
+                }
+            }
+        }
+        Ok(played)
+    }
+
+    fn thresholds_under(&self, profile: Profile) -> Result<Thresholds, String> {
+        let mut thresholds = Thresholds::of(profile);
+        for (name, value) in &self.thresholds {
+            let field = ThresholdField::ALL.iter().find(|field| field.name == name);
+            let field = field.ok_or_else(|| format!("thresholds.{name}: unknown"))?;
+            field.set(&mut thresholds, *value).map_err(|error| format!("thresholds.{name}: {}", error.allowed))?;
+        }
+        Ok(thresholds)
+    }
+}
+
+/// The pools of one episode.
+struct Stage {
+    settings: Settings,
+    pools: Vec<Pool>,
+    rival: Option<Box<dyn Rival + Send>>,
+    /// The lowest latency that any path has shown.
+    ideal_ms: f64,
+    now_ms: f64,
+}
+
+struct Pool {
+    target: Arc<Target>,
+    track: ProfileTrack,
+    capacity: Capacity,
+    samples: u64,
+}
+
+impl Pool {
+    fn new(profile: Profile, name: &str, max_capacity: u32, soft_fraction: f64) -> Result<Self, String> {
+        let pool = PoolName::new(name).map_err(|error| error.to_string())?;
+        Ok(Self {
+            target: Arc::new(Target { pool, node: None, path: None }),
+            track: ProfileTrack::new(profile),
+            capacity: Capacity { active_sessions: 0, max_capacity, soft_fraction },
+            samples: 0,
+        })
+    }
+}
+
+impl Stage {
+    fn pool(&mut self, name: &str) -> Result<&mut Pool, String> {
+        let found = self.pools.iter_mut().find(|pool| pool.target.pool.as_str() == name);
+        found.ok_or_else(|| format!("pool {name:?}: unknown"))
+    }
+
+    fn sample(&mut self, name: &str, latency_ms: f64, drop_rate: f64) -> Result<PathState, String> {
+        let settings = self.settings.clone();
+        let pool = self.pool(name)?;
+        pool.samples += 1;
+        let at = Mono(0).plus_ms(pool.samples * SAMPLES_APART_MS);
+        let state = pool.track.feed(&settings, at, Point { latency_ms, drop_rate, bytes: 0 }).state;
+        self.now_ms = self.now_ms.max(at.0 as f64 / 1e6);
+        self.ideal_ms = self.ideal_ms.min(latency_ms);
+        let outcome = Finished {
+            at_ms: self.now_ms,
+            name,
+            elapsed_ms: latency_ms,
+            ideal_ms: self.ideal_ms,
+            ok: drop_rate < settings.thresholds.drop_quarantine,
+        };
+        if let Some(rival) = &mut self.rival {
+            rival.finished(&outcome);
+        }
+        Ok(state)
+    }
+
+    fn route(&mut self, workload: &Workload, tie: u64) -> Routed {
+        let thresholds = &self.settings.thresholds;
+        let candidate = |pool: &Pool| Candidate {
+            health_age_ms: Some(0),
+            ..Candidate::new(Arc::clone(&pool.target), pool.track.health(thresholds), pool.capacity)
+        };
+        let candidates: Vec<Candidate> = self.pools.iter().map(candidate).collect();
+        let terms = Terms {
+            max_excluded_fraction: MAX_EXCLUDED_FRACTION,
+            tie,
+            ..Terms::new(self.settings.profile, thresholds, workload)
+        };
+        let decision = decide(&terms, &candidates);
+        let chosen = match &mut self.rival {
+            None => decision.choice.chosen,
+            Some(rival) => {
+                let open = |one: &Candidate| one.health.state.carries() && !one.capacity.hard_saturated();
+                let open: Vec<usize> =
+                    candidates.iter().enumerate().filter(|(_, one)| open(one)).map(|(index, _)| index).collect();
+                let sights: Vec<Sight<'_>> =
+                    open.iter().filter_map(|index| candidates.get(*index)).map(sight).collect();
+                let ask = Ask { at_ms: self.now_ms, prefix_blocks: None };
+                rival.choose(&ask, &sights).and_then(|index| open.get(index).copied())
+            }
+        };
+        Routed { workload: workload.clone(), candidates, decision, chosen }
+    }
+}
+
+fn sight(candidate: &Candidate) -> Sight<'_> {
+    Sight {
+        name: candidate.target.pool.as_str(),
+        state: candidate.health.state,
+        gfs: candidate.health.gfs,
+        latency_ms: candidate.health.p99_latency_ms,
+        load: Load::of(&candidate.capacity),
+    }
+}
