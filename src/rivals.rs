@@ -4,7 +4,17 @@
 //! What came of its choices it is told with [`Rival::finished`]; time and randomness come from
 //! outside, so equal calls give equal choices.
 
+mod kv_load;
+mod p2c;
+mod prequal;
+mod rail_monitor;
+mod recent;
+mod round_robin;
 mod simple;
+#[cfg(test)]
+mod tests;
+
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +88,8 @@ pub struct Finished<'a> {
 
 /// A policy that Seam is compared with.
 pub trait Rival {
-    /// Names one of `pools` by its index; none only if there is none it would use.
+    /// Names one of `pools`, whose names differ, by its index; none only if there are none. What it
+    /// names counts as placed: a rival that learns from its placements learns it here.
     fn choose(&mut self, ask: &Ask<'_>, pools: &[Sight<'_>]) -> Option<usize>;
 
     /// Learns what came of an earlier choice. Most rivals have no memory.
@@ -98,11 +109,57 @@ pub enum Choosable {
 impl Policy {
     /// The rival of this name, with `seed` for those that draw; none for Seam itself.
     #[must_use]
-    pub fn rival(self, _seed: u64) -> Option<Box<dyn Rival + Send>> {
+    pub fn rival(self, seed: u64) -> Option<Box<dyn Rival + Send>> {
         match self {
             Self::Seam => None,
             Self::LowestLatency => Some(Box::new(simple::LowestLatency)),
-            _ => None,
+            Self::BinaryHealthOnly => Some(Box::new(simple::BinaryHealthOnly)),
+            Self::CapacityOnly => Some(Box::new(simple::CapacityOnly)),
+            Self::RoundRobin => Some(Box::new(round_robin::RoundRobin::default())),
+            Self::P2cEwma => Some(Box::new(p2c::P2cEwma::new(seed))),
+            Self::P2cSlowdownLease => Some(Box::new(p2c::P2cSlowdownLease::new(seed))),
+            Self::Prequal => Some(Box::new(prequal::Prequal::new(seed))),
+            Self::RailMonitor => Some(Box::new(rail_monitor::RailMonitor::new())),
+            Self::KvLoad => Some(Box::new(kv_load::KvLoad::new())),
         }
+    }
+
+    /// Whether it cannot do its work on a history whose requests carry no prefix blocks.
+    #[must_use]
+    pub fn needs_prefix_blocks(self) -> bool {
+        matches!(self, Self::KvLoad)
+    }
+}
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        Self::ALL.iter().copied().find(|policy| policy.as_str() == text).ok_or_else(|| UnknownPolicy::named(text))
+    }
+}
+
+/// A policy that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy {found:?}: unknown, allowed: {allowed}{hint}")]
+pub struct UnknownPolicy {
+    /// What was asked for, cut to 80 characters.
+    pub found: String,
+    /// The policy whose name is nearest, if one is near.
+    pub nearest: Option<Policy>,
+    hint: String,
+    allowed: String,
+}
+
+impl UnknownPolicy {
+    fn named(text: &str) -> Self {
+        let found: String = text.chars().take(80).collect();
+        let wanted = found.to_lowercase().replace('-', "_");
+        let distance = |policy: Policy| strsim::damerau_levenshtein(policy.as_str(), &wanted);
+        let nearest = Policy::ALL.iter().copied().min_by_key(|policy| distance(*policy));
+        let nearest = nearest.filter(|policy| distance(*policy) <= 1 + policy.as_str().len() / 4);
+        let hint = nearest.map(|policy| format!("; the nearest is {policy}")).unwrap_or_default();
+        let allowed: Vec<&str> = Policy::ALL.iter().map(|policy| policy.as_str()).collect();
+        Self { found, nearest, hint, allowed: allowed.join(", ") }
     }
 }
