@@ -18,6 +18,10 @@ use crate::policy::decide::{Candidate, Decision, Load, MAX_EXCLUDED_FRACTION, Ta
 use crate::rivals::{Ask, Finished, Policy, Rival, Sight};
 
 const EPISODES: &[u8] = include_bytes!("data/experiments.jsonl.gz");
+/// The seed of rivals that draw.
+const RIVAL_SEED: u64 = 7;
+/// Between two episodes as a rival sees them, in milliseconds: what one taught is old in the next.
+const EPISODES_APART_MS: f64 = 3_600_000.0;
 /// How far apart the samples of a path lie, in milliseconds: the logs carry no times, and agents
 /// probe once a second.
 const SAMPLES_APART_MS: u64 = 1_000;
@@ -124,22 +128,35 @@ impl Routed {
     }
 }
 
+/// Who chooses, from one episode to the next.
+///
+/// A rival may choose every pool that is neither quarantined nor full, as the published baselines
+/// did, and learns from every sample as from a request of its own.
+pub struct Chooser {
+    rival: Option<Box<dyn Rival + Send>>,
+    began_ms: f64,
+}
+
+impl Chooser {
+    /// One that has learned nothing yet.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self { rival: policy.rival(RIVAL_SEED), began_ms: 0.0 }
+    }
+}
+
 impl Episode {
-    /// Plays the log under the rules of `profile`; `policy` chooses. A rival may choose every pool
-    /// that is neither quarantined nor full, as the published baselines did, and learns from every
-    /// sample as from a request of its own.
+    /// Plays the log under the rules of `profile`; `chooser` chooses.
     ///
     /// # Errors
     /// Says which operation makes no sense.
-    pub fn play(&self, profile: Profile, policy: Policy) -> Result<Played, String> {
+    pub fn play(&self, profile: Profile, chooser: &mut Chooser) -> Result<Played, String> {
         let settings = Settings { profile, thresholds: self.thresholds_under(profile)?, ..Settings::default() };
-        let mut stage = Stage {
-            settings,
-            pools: Vec::new(),
-            rival: policy.rival(u64::from(self.trial)),
-            ideal_ms: f64::INFINITY,
-            now_ms: 0.0,
-        };
+        let began_ms = chooser.began_ms + EPISODES_APART_MS;
+        chooser.began_ms = began_ms;
+        let rival = chooser.rival.as_deref_mut();
+        let mut stage =
+            Stage { settings, pools: Vec::new(), rival, ideal_ms: f64::INFINITY, began_ms, now_ms: began_ms };
         let mut played = Played::default();
         let mut taken = None;
         for op in &self.ops {
@@ -180,12 +197,13 @@ impl Episode {
 }
 
 /// The pools of one episode.
-struct Stage {
+struct Stage<'a> {
     settings: Settings,
     pools: Vec<Pool>,
-    rival: Option<Box<dyn Rival + Send>>,
+    rival: Option<&'a mut (dyn Rival + Send + 'static)>,
     /// The lowest latency that any path has shown.
     ideal_ms: f64,
+    began_ms: f64,
     now_ms: f64,
 }
 
@@ -208,7 +226,7 @@ impl Pool {
     }
 }
 
-impl Stage {
+impl Stage<'_> {
     fn pool(&mut self, name: &str) -> Result<&mut Pool, String> {
         let found = self.pools.iter_mut().find(|pool| pool.target.pool.as_str() == name);
         found.ok_or_else(|| format!("pool {name:?}: unknown"))
@@ -220,7 +238,7 @@ impl Stage {
         pool.samples += 1;
         let at = Mono(0).plus_ms(pool.samples * SAMPLES_APART_MS);
         let state = pool.track.feed(&settings, at, Point { latency_ms, drop_rate, bytes: 0 }).state;
-        self.now_ms = self.now_ms.max(at.0 as f64 / 1e6);
+        self.now_ms = self.now_ms.max(self.began_ms + at.0 as f64 / 1e6);
         self.ideal_ms = self.ideal_ms.min(latency_ms);
         let outcome = Finished {
             at_ms: self.now_ms,

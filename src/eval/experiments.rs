@@ -3,19 +3,23 @@
 
 mod baselines;
 mod boundary;
+mod charts;
 mod hysteresis;
 mod scarcity;
+mod sheets;
 mod tradeoff;
 
 use serde::Serialize;
 
 pub use baselines::{Baselines, Standing};
+pub use charts::charts;
 pub use boundary::{Boundary, BoundaryPoint};
 pub use hysteresis::{Hysteresis, Stability};
 pub use scarcity::{Scarcity, ScarcityPoint};
+pub use sheets::sheets;
 pub use tradeoff::{Tradeoff, TradeoffPoint};
 
-use super::episode::{BadEpisode, Episode, Played, published};
+use super::episode::{BadEpisode, Chooser, Episode, Played, published};
 use crate::model::{PathState, Profile};
 use crate::rivals::Policy;
 
@@ -64,8 +68,9 @@ impl Trials {
     /// Every episode of an experiment as `policy` plays it.
     fn under(&self, experiment: &str, policy: Policy) -> Result<Vec<Played>, BadEpisode> {
         let episodes = self.episodes.iter().enumerate().filter(|(_, episode)| episode.experiment == experiment);
+        let mut chooser = Chooser::new(policy);
         let play = |(index, episode): (usize, &Episode)| {
-            episode.play(self.profile, policy).map_err(|what| BadEpisode { line: index + 1, what })
+            episode.play(self.profile, &mut chooser).map_err(|what| BadEpisode { line: index + 1, what })
         };
         episodes.map(play).collect()
     }

@@ -6,6 +6,7 @@ mod decide;
 mod decisions;
 mod demo;
 mod exit;
+mod experiments;
 mod table;
 
 use std::process::ExitCode;
@@ -29,6 +30,10 @@ enum Command {
     Demo(demo::Demo),
     /// What-if: JSON lines that describe pools and their samples in, one decision record a line out.
     Decide(decide::Decide),
+    /// The five published experiments: tables, and files with --out.
+    Experiments(experiments::Experiments),
+    /// Every file of the evidence under outputs/, made again byte for byte.
+    Evaluate(experiments::Evaluate),
     /// What an agent is and does.
     Status(ask::Plain),
     /// The members of its mesh.
@@ -70,6 +75,8 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(demo) => on_runtime(demo.run()),
         Command::Decide(decide) => decide.run(),
+        Command::Experiments(experiments) => experiments.run(),
+        Command::Evaluate(evaluate) => evaluate.run(),
         Command::Status(plain) => on_runtime(ask::status(plain)),
         Command::Members(plain) => on_runtime(ask::members(plain)),
         Command::Paths(plain) => on_runtime(ask::paths(plain)),

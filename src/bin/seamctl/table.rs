@@ -7,12 +7,17 @@ const WIDTH: u16 = 100;
 
 /// Lines of cells under a head.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    grid(&head, rows.into_iter().map(Vec::from))
+}
+
+/// Lines of as many cells as there are heads.
+pub(crate) fn grid(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH)
-        .set_header(head);
+        .set_header(heads);
     for row in rows {
         table.add_row(row);
     }

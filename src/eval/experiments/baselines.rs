@@ -53,6 +53,10 @@ pub struct Standing {
     pub mean_prs: f64,
     /// Mean FAE of the chosen.
     pub mean_fae: f64,
+    /// Mean p99 latency of the path that a strict request was placed on, in milliseconds.
+    pub strict_mean_p99_ms: f64,
+    /// The same of a tolerant request.
+    pub tolerant_mean_p99_ms: f64,
     /// Strict requests.
     pub strict_trials: u32,
     /// Tolerant requests.
@@ -101,6 +105,10 @@ fn standing(played: &[Played]) -> Standing {
             }
         }
     }
+    let mean_p99_ms = |asks: fn(f64) -> bool| {
+        let asks = routes().filter(|routed| asks(routed.workload.effective_criticality()));
+        rounded(mean(asks.filter_map(Routed::on).map(|one| one.health.p99_latency_ms)), 1)
+    };
     let chosen = || routes().filter_map(|routed| routed.decision.assessments.get(routed.chosen?));
     let admissions = routes().filter(|routed| routed.chosen.is_some()).count();
     Standing {
@@ -115,6 +123,8 @@ fn standing(played: &[Played]) -> Standing {
         healthy_headroom_preservation_rate_pct: headroom.pct(),
         mean_prs: rounded(mean(chosen().map(|found| found.prs)), 3),
         mean_fae: rounded(mean(chosen().map(|found| found.fae)), 3),
+        strict_mean_p99_ms: mean_p99_ms(|criticality| criticality >= STRICT_FROM),
+        tolerant_mean_p99_ms: mean_p99_ms(|criticality| criticality <= TOLERANT_TO),
         strict_trials: strict.of,
         tolerant_trials: tolerant.of,
         headroom_trials: headroom.of,
