@@ -363,3 +363,6 @@ impl Replay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ mod decide;
 mod decisions;
 mod demo;
 mod exit;
+mod replay;
 mod table;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ enum Command {
     Demo(demo::Demo),
     /// What-if: JSON lines that describe pools and their samples in, one decision record a line out.
     Decide(decide::Decide),
+    /// A recorded request trace, decided again by Seam and by the policies it is compared with.
+    Replay(replay::Replay),
     /// What an agent is and does.
     Status(ask::Plain),
     /// The members of its mesh.
@@ -70,6 +73,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(demo) => on_runtime(demo.run()),
         Command::Decide(decide) => decide.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Status(plain) => on_runtime(ask::status(plain)),
         Command::Members(plain) => on_runtime(ask::members(plain)),
         Command::Paths(plain) => on_runtime(ask::paths(plain)),

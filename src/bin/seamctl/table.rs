@@ -1,12 +1,25 @@
 //! Tables of at most 100 columns.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// Columns of a table at most.
 const WIDTH: u16 = 100;
 
 /// Lines of cells under a head.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    lines(&arranged(head, rows))
+}
+
+/// The same with numbers in all columns but the first, one below the other.
+pub(crate) fn numbers<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = arranged(head, rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    lines(&table)
+}
+
+fn arranged<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> Table {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
@@ -16,7 +29,7 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Ite
     for row in rows {
         table.add_row(row);
     }
-    lines(&table)
+    table
 }
 
 /// Names and values, one a line.
