@@ -4,7 +4,15 @@
 //! What came of its choices it is told with [`Rival::finished`]; time and randomness come from
 //! outside, so equal calls give equal choices.
 
+mod kv_load;
+mod p2c;
+mod prequal;
+mod rail_monitor;
+mod recent;
+mod round_robin;
 mod simple;
+#[cfg(test)]
+mod tests;
 
 use std::str::FromStr;
 
@@ -101,11 +109,18 @@ pub enum Choosable {
 impl Policy {
     /// The rival of this name, with `seed` for those that draw; none for Seam itself.
     #[must_use]
-    pub fn rival(self, _seed: u64) -> Option<Box<dyn Rival + Send>> {
+    pub fn rival(self, seed: u64) -> Option<Box<dyn Rival + Send>> {
         match self {
             Self::Seam => None,
             Self::LowestLatency => Some(Box::new(simple::LowestLatency)),
-            _ => None,
+            Self::BinaryHealthOnly => Some(Box::new(simple::BinaryHealthOnly)),
+            Self::CapacityOnly => Some(Box::new(simple::CapacityOnly)),
+            Self::RoundRobin => Some(Box::new(round_robin::RoundRobin::default())),
+            Self::P2cEwma => Some(Box::new(p2c::P2cEwma::new(seed))),
+            Self::P2cSlowdownLease => Some(Box::new(p2c::P2cSlowdownLease::new(seed))),
+            Self::Prequal => Some(Box::new(prequal::Prequal::new(seed))),
+            Self::RailMonitor => Some(Box::new(rail_monitor::RailMonitor::new())),
+            Self::KvLoad => Some(Box::new(kv_load::KvLoad::new())),
         }
     }
 
@@ -126,7 +141,7 @@ impl FromStr for Policy {
 
 /// A policy that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("policy {found:?}: unknown{hint}, allowed: {allowed}")]
+#[error("policy {found:?}: unknown, allowed: {allowed}{hint}")]
 pub struct UnknownPolicy {
     /// What was asked for, cut to 80 characters.
     pub found: String,
@@ -143,7 +158,7 @@ impl UnknownPolicy {
         let distance = |policy: Policy| strsim::damerau_levenshtein(policy.as_str(), &wanted);
         let nearest = Policy::ALL.iter().copied().min_by_key(|policy| distance(*policy));
         let nearest = nearest.filter(|policy| distance(*policy) <= 1 + policy.as_str().len() / 4);
-        let hint = nearest.map(|policy| format!("; did you mean {policy}?")).unwrap_or_default();
+        let hint = nearest.map(|policy| format!("; the nearest is {policy}")).unwrap_or_default();
         let allowed: Vec<&str> = Policy::ALL.iter().map(|policy| policy.as_str()).collect();
         Self { found, nearest, hint, allowed: allowed.join(", ") }
     }
