@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! agent, demo, bin    shell: sockets, time, tasks, files (feature `agent`)
-//! net, transport, arena, metrics, config
+//! replay              a recorded history, decided again
+//! net, transport, arena, metrics, config, trace
 //! ------------------------------------------------------------------------
 //! whatif, sim                     one decision from one line; whole meshes in virtual time
 //! health, policy, ledger, mesh    cores: pure state machines
@@ -50,6 +51,8 @@ pub mod eval;
 pub mod metrics;
 #[cfg(feature = "agent")]
 pub mod net;
+#[cfg(feature = "agent")]
+pub mod replay;
 #[cfg(feature = "agent")]
 pub mod trace;
 #[cfg(feature = "agent")]

@@ -17,6 +17,7 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 
 pub use builtin::Builtin;
+pub(crate) use lines::Lines;
 pub use lines::MAX_LINE_BYTES;
 pub use models::{KvModel, UnknownModel};
 
@@ -117,11 +118,7 @@ impl TraceReader {
     /// # Errors
     /// The beginning cannot be read, or is none of the known formats.
     pub fn from_reader(name: &str, input: impl Read + Send + 'static) -> Result<Self, TraceError> {
-        let io = |source| TraceError::Io { file: name.to_owned(), source };
-        let (head, input) = peek(Box::new(input), 2).map_err(io)?;
-        let plain: Box<dyn Read + Send> =
-            if head == [0x1f, 0x8b] { Box::new(MultiGzDecoder::new(BufReader::new(input))) } else { Box::new(input) };
-        let mut lines = lines::Lines::new(name, Box::new(BufReader::new(plain)));
+        let mut lines = open_lines(name, input)?;
         // The first line that is not blank tells the format.
         let Some(first) = lines.next_line()? else {
             return Err(lines.malformed("the file", "no line", "at least one request"));
@@ -179,6 +176,18 @@ impl Iterator for TraceReader {
         item
     }
 }
+
+/// The lines of `input`, plain or gzip, told apart by content.
+pub(crate) fn open_lines(name: &str, input: impl Read + Send + 'static) -> Result<Lines, TraceError> {
+    let io = |source| TraceError::Io { file: name.to_owned(), source };
+    let (head, input) = peek(Box::new(input), 2).map_err(io)?;
+    let plain: Box<dyn Read + Send> =
+        if head == [0x1f, 0x8b] { Box::new(MultiGzDecoder::new(BufReader::new(input))) } else { Box::new(input) };
+    Ok(Lines::new(name, Box::new(BufReader::with_capacity(READ_BYTES, plain))))
+}
+
+/// Uncompressed bytes read at once.
+const READ_BYTES: usize = 64 * 1024;
 
 /// The first `count` bytes of `input` (fewer at its end), and an input that still has them.
 fn peek(mut input: Box<dyn Read + Send>, count: u64) -> std::io::Result<(Vec<u8>, impl Read + Send)> {

@@ -9,7 +9,7 @@ pub const MAX_LINE_BYTES: u64 = 1024 * 1024;
 
 /// Lines of UTF-8 text without their ends; blank ones, a byte order mark and CR before LF are
 /// skipped.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     file: String,
     input: Input,
     line: u64,
@@ -21,14 +21,22 @@ impl Lines {
     }
 
     /// The number of the line that was read last, from 1.
-    pub(super) fn line(&self) -> u64 {
+    pub(crate) fn line(&self) -> u64 {
         self.line
     }
 
     /// The next line that is not blank.
     pub(super) fn next_line(&mut self) -> Result<Option<String>, TraceError> {
+        let mut text = String::new();
+        Ok(self.read_line(&mut text)?.then_some(text))
+    }
+
+    /// Puts the next line that is not blank in place of `text`, whose memory is used again, and
+    /// says whether there was one.
+    pub(crate) fn read_line(&mut self, text: &mut String) -> Result<bool, TraceError> {
         loop {
-            let mut bytes = Vec::new();
+            let mut bytes = std::mem::take(text).into_bytes();
+            bytes.clear();
             self.line += 1;
             self.input
                 .by_ref()
@@ -36,26 +44,28 @@ impl Lines {
                 .read_until(b'\n', &mut bytes)
                 .map_err(|source| TraceError::Io { file: self.file.clone(), source })?;
             if bytes.is_empty() {
-                return Ok(None);
+                return Ok(false);
             }
             if bytes.len() as u64 > MAX_LINE_BYTES {
                 let allowed = format!("lines of at most {MAX_LINE_BYTES} bytes");
                 return Err(self.malformed("the line", "a longer line", &allowed));
             }
-            let text = match String::from_utf8(bytes) {
+            *text = match String::from_utf8(bytes) {
                 Ok(text) => text,
                 Err(_) => return Err(self.malformed("the line", "other bytes", "UTF-8 text")),
             };
-            let text = if self.line == 1 { text.trim_start_matches('\u{feff}') } else { &text };
-            let text = text.trim();
+            text.truncate(text.trim_end().len());
+            let marked = if self.line == 1 { text.trim_start_matches('\u{feff}') } else { text.as_str() };
+            let before = text.len() - marked.trim_start().len();
+            text.drain(..before);
             if !text.is_empty() {
-                return Ok(Some(text.to_owned()));
+                return Ok(true);
             }
         }
     }
 
     /// An error about the line that was read last.
-    pub(super) fn malformed(&self, field: &str, found: &str, allowed: &str) -> TraceError {
+    pub(crate) fn malformed(&self, field: &str, found: &str, allowed: &str) -> TraceError {
         TraceError::Malformed {
             file: self.file.clone(),
             line: self.line,

@@ -7,6 +7,7 @@ mod decisions;
 mod demo;
 mod exit;
 mod experiments;
+mod replay;
 mod table;
 
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Command {
     Experiments(experiments::Experiments),
     /// Every file of the evidence under outputs/, made again byte for byte.
     Evaluate(experiments::Evaluate),
+    /// A recorded request trace, decided again by Seam and by the policies it is compared with.
+    Replay(replay::Replay),
     /// What an agent is and does.
     Status(ask::Plain),
     /// The members of its mesh.
@@ -77,6 +80,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Decide(decide) => decide.run(),
         Command::Experiments(experiments) => experiments.run(),
         Command::Evaluate(evaluate) => evaluate.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Status(plain) => on_runtime(ask::status(plain)),
         Command::Members(plain) => on_runtime(ask::members(plain)),
         Command::Paths(plain) => on_runtime(ask::paths(plain)),

@@ -1,17 +1,39 @@
 //! Tables of at most 100 columns.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// Columns of a table at most.
 const WIDTH: u16 = 100;
 
 /// Lines of cells under a head.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    grid(&head, rows.into_iter().map(Vec::from))
+    lines(&arranged(&head, rows.into_iter().map(Vec::from)))
 }
 
-/// Lines of as many cells as there are heads.
+/// The same with numbers in all columns but the first, one below the other.
+pub(crate) fn numbers<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = arranged(&head, rows.into_iter().map(Vec::from));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    lines(&table)
+}
+
+/// As many cells a line as there are heads; columns of numbers are aligned as such.
 pub(crate) fn grid(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let rows: Vec<Vec<String>> = rows.into_iter().collect();
+    let numeric = |at: usize| rows.iter().filter_map(|row| row.get(at)).all(|cell| cell.parse::<f64>().is_ok());
+    let numeric: Vec<bool> = (0..heads.len()).map(numeric).collect();
+    let mut table = arranged(heads, rows);
+    for (column, numeric) in table.column_iter_mut().zip(numeric) {
+        if numeric {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    lines(&table)
+}
+
+fn arranged(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
@@ -21,7 +43,7 @@ pub(crate) fn grid(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
     for row in rows {
         table.add_row(row);
     }
-    lines(&table)
+    table
 }
 
 /// Names and values, one a line.

@@ -1,0 +1,193 @@
+//! `seamctl replay`: a recorded history, decided again.
+
+mod files;
+mod progress;
+
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use seam::model::Profile;
+use seam::replay::{Placed, ReplayError, Settings, Sink, Summary};
+use seam::rivals::{Choosable, Policy};
+
+use crate::exit::{Failure, print, print_json};
+use crate::table::{count, numbers};
+use files::Files;
+use progress::{Counted, Progress};
+
+/// What to replay.
+#[derive(Args)]
+pub(crate) struct Replay {
+    /// CSV request traces, plain or gzip, each the continuation of the one before; `-` is standard
+    /// input.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// A policy to compare; may be repeated. All of them if absent, kv_load only if the trace has
+    /// prefix_blocks.
+    #[arg(long = "policy", value_name = "NAME")]
+    policies: Vec<Policy>,
+    /// The rules by which Seam decides.
+    #[arg(long, default_value_t = Profile::default())]
+    profile: Profile,
+    /// Which pools the policies beside Seam choose from.
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = RivalsSee::Admissible)]
+    rivals_see: RivalsSee,
+    /// Of every random draw.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write replay.json, replay.csv and choices.csv into this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the summary as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which pools the policies beside Seam choose from.
+#[derive(Clone, Copy, ValueEnum)]
+enum RivalsSee {
+    /// Those that Seam admits.
+    Admissible,
+    /// Those that are neither quarantined nor full.
+    Up,
+}
+
+impl From<RivalsSee> for Choosable {
+    fn from(see: RivalsSee) -> Self {
+        match see {
+            RivalsSee::Admissible => Self::AdmissibleOnly,
+            RivalsSee::Up => Self::UpAndNotFull,
+        }
+    }
+}
+
+impl Replay {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let settings = Settings {
+            policies: self.policies.clone(),
+            rivals_see: self.rivals_see.into(),
+            seed: self.seed,
+            ..Settings::of(self.profile)
+        };
+        let files = self.out.as_deref().map(Files::begin).transpose()?;
+        let mut watch = Watch { files, progress: Progress::of(&self.files) };
+        let replayed = self.replay(settings, &mut watch);
+        watch.progress.end();
+        let summary = replayed?;
+        let written = match watch.files {
+            Some(files) => files.finish(&summary)?,
+            None => Vec::new(),
+        };
+        if self.json {
+            return print_json(&summary);
+        }
+        print(&self.text(&summary, &written))
+    }
+
+    fn replay(&self, settings: Settings, watch: &mut Watch) -> Result<Summary, Failure> {
+        let mut replay = seam::replay::Replay::new(settings).map_err(failure)?;
+        for path in &self.files {
+            let (name, input): (String, Box<dyn Read + Send>) = if path.as_os_str() == "-" {
+                ("standard input".to_owned(), Box::new(std::io::stdin()))
+            } else {
+                let name = path.display().to_string();
+                let file = File::open(path).map_err(|error| Failure::usage(anyhow::anyhow!("{name}: {error}")))?;
+                (name, Box::new(file))
+            };
+            replay.feed(&name, Counted::new(input, &watch.progress), watch).map_err(failure)?;
+        }
+        Ok(replay.finish())
+    }
+
+    fn text(&self, summary: &Summary, written: &[PathBuf]) -> String {
+        let percent = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}"));
+        let rows = summary.policy_metrics.iter().map(|(policy, metrics)| {
+            [
+                policy.to_string(),
+                percent(metrics.strict_healthy_pct),
+                percent(metrics.tolerant_degraded_pct),
+                metrics.strict_choice_count.to_string(),
+                metrics.strict_protected_count.to_string(),
+                metrics.headroom_preserved_count.to_string(),
+                metrics.no_pool_count.to_string(),
+            ]
+        });
+        let head = [
+            "\npolicy",
+            "strict on\nhealthy %",
+            "tolerant on\ndegraded %",
+            "strict\nplaced",
+            "strict\nprotected",
+            "headroom\npreserved",
+            "not\nplaced",
+        ];
+        let table = numbers(head, rows);
+        let lines = table.lines().enumerate();
+        let mut text: String = lines.map(|(number, line)| paint(summary, number, line) + "\n").collect();
+        let see = match self.rivals_see {
+            RivalsSee::Admissible => "the pools that Seam admits (--rivals-see admissible)",
+            RivalsSee::Up => "all pools neither quarantined nor full (--rivals-see up)",
+        };
+        text.push_str(&format!(
+            "\n{} ({} strict, {} tolerant), {} in {}; profile {}.\nThe others chose from {see}.\n\
+             Seam placed {} on a healthy pool while another was not,\n\
+             and {} on a degraded one while a healthy one was admissible.\n",
+            count(summary.replay_requests as usize, "request"),
+            summary.strict_requests,
+            summary.tolerant_requests,
+            count(summary.replay_rows as usize, "row"),
+            count(summary.pools as usize, "pool"),
+            summary.profile,
+            count(summary.strict_workloads_protected_by_seam as usize, "strict request"),
+            count(summary.headroom_preserved_by_seam as usize, "tolerant request"),
+        ));
+        if summary.unlisted_alternates > 0 {
+            text.push_str(&format!(
+                "Note: of {} the alternate_count is not the number of the other rows; the rows counted.\n",
+                count(summary.unlisted_alternates as usize, "request")
+            ));
+        }
+        for path in written {
+            text.push_str(&format!("wrote {}\n", path.display()));
+        }
+        text.push_str(match (written.is_empty(), self.rivals_see) {
+            (false, _) => "Next: see in choices.csv which pool each policy chose for a request\n",
+            (true, RivalsSee::Admissible) => {
+                "Next: --out DIR writes every choice; --rivals-see up lets the others take what Seam refuses\n"
+            }
+            (true, RivalsSee::Up) => "Next: --out DIR writes every choice\n",
+        });
+        text
+    }
+}
+
+/// The head and Seam's own line stand out on a terminal.
+fn paint(summary: &Summary, number: usize, line: &str) -> String {
+    const HEAD_LINES: usize = 2;
+    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let policy = number.checked_sub(HEAD_LINES).and_then(|row| summary.policy_metrics.get(row));
+    let stands_out = policy.is_none_or(|(policy, _)| *policy == Policy::Seam);
+    if colour && stands_out { format!("\x1b[1m{line}\x1b[0m") } else { line.to_owned() }
+}
+
+fn failure(error: ReplayError) -> Failure {
+    match error {
+        ReplayError::Sink(error) => Failure::failed(anyhow::anyhow!("choices.csv: {error}")),
+        error => Failure::usage(error),
+    }
+}
+
+/// What listens to a replay.
+struct Watch {
+    files: Option<Files>,
+    progress: Progress,
+}
+
+impl Sink for Watch {
+    fn placed(&mut self, placed: &Placed<'_>) -> std::io::Result<()> {
+        self.progress.advance(placed.rows);
+        self.files.as_mut().map_or(Ok(()), |files| files.placed(placed))
+    }
+}

@@ -1,0 +1,140 @@
+//! The columns of a trace, found by name.
+
+use super::fields::Fields;
+use crate::trace::{Lines, TraceError};
+
+/// The columns that a trace must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    Timestamp,
+    RequestId,
+    WorkloadType,
+    PoolId,
+    LatencyMs,
+    JitterMs,
+    DropRate,
+    Occupancy,
+    MaxCapacity,
+    SoftCapacityFraction,
+    Criticality,
+    SlaMs,
+    JitterTolerance,
+    IsReleasePath,
+    IsPrefillDecodeStrict,
+    AlternateCount,
+}
+
+/// Their names, in the order of [`Column`].
+pub(super) const NAMES: [&str; 16] = [
+    "timestamp",
+    "request_id",
+    "workload_type",
+    "pool_id",
+    "latency_ms",
+    "jitter_ms",
+    "drop_rate",
+    "occupancy",
+    "max_capacity",
+    "soft_capacity_fraction",
+    "criticality",
+    "sla_ms",
+    "jitter_tolerance",
+    "is_release_path",
+    "is_prefill_decode_strict",
+    "alternate_count",
+];
+
+/// A column that a trace may have.
+pub(super) const PREFIX_BLOCKS: &str = "prefix_blocks";
+
+impl Column {
+    /// The name in the header.
+    pub(super) fn name(self) -> &'static str {
+        // There are as many names as columns.
+        NAMES.get(self as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Where each column stands.
+pub(super) struct Columns {
+    places: [usize; NAMES.len()],
+    prefix_blocks: Option<usize>,
+    /// How many fields the header has, and so each line.
+    width: usize,
+}
+
+impl Columns {
+    /// Reads the header: the first line that is not blank.
+    pub(super) fn read(lines: &mut Lines, fields: &mut Fields) -> Result<Self, TraceError> {
+        if !fields.read(lines)? {
+            return Err(lines.malformed("the file", "no line", "a header and at least one request"));
+        }
+        let header: Vec<&str> = (0..fields.len()).map(|index| fields.get(index)).collect();
+        let mut places = [usize::MAX; NAMES.len()];
+        let mut missing = Vec::new();
+        for (name, at) in NAMES.iter().zip(&mut places) {
+            match place(lines, &header, name)? {
+                Some(place) => *at = place,
+                None => missing.push(*name),
+            }
+        }
+        if missing.len() == NAMES.len() {
+            let allowed = format!("a CSV request trace, whose header has the columns {}", NAMES.join(", "));
+            return Err(lines.malformed("the first line", &what_it_is(&header), &allowed));
+        }
+        if !missing.is_empty() {
+            let found = format!("no column {}", missing.join(", "));
+            return Err(lines.malformed("the header", &found, "each of the columns once, in any order"));
+        }
+        Ok(Self { places, prefix_blocks: place(lines, &header, PREFIX_BLOCKS)?, width: header.len() })
+    }
+
+    /// Whether requests carry the ids of their prompts' prefix blocks.
+    pub(super) fn have_prefix_blocks(&self) -> bool {
+        self.prefix_blocks.is_some()
+    }
+
+    /// Checks that a line has as many fields as the header.
+    pub(super) fn fit(&self, lines: &Lines, fields: &Fields) -> Result<(), TraceError> {
+        if fields.len() == self.width {
+            return Ok(());
+        }
+        let found = format!("{} fields", fields.len());
+        Err(lines.malformed("the line", &found, &format!("{}, as in the header", self.width)))
+    }
+
+    /// The text in a column; empty if there is none.
+    pub(super) fn text<'a>(&self, fields: &'a Fields, column: Column) -> &'a str {
+        self.places.get(column as usize).map_or("", |place| fields.get(*place))
+    }
+
+    /// The prefix blocks as they stand in the line; empty without the column.
+    pub(super) fn prefix_blocks<'a>(&self, fields: &'a Fields) -> &'a str {
+        self.prefix_blocks.map_or("", |place| fields.get(place))
+    }
+}
+
+/// Where a column stands, if it is there.
+fn place(lines: &Lines, header: &[&str], name: &str) -> Result<Option<usize>, TraceError> {
+    let mut places = header.iter().enumerate().filter(|(_, field)| **field == name).map(|(index, _)| index);
+    let first = places.next();
+    if places.next().is_some() {
+        return Err(lines.malformed("the header", &format!("{name} twice"), "each of the columns once, in any order"));
+    }
+    Ok(first)
+}
+
+/// A guess at a file that is no such trace.
+fn what_it_is(header: &[&str]) -> String {
+    let has = |name: &str| header.contains(&name);
+    let start: String = header.join(",").chars().take(40).collect();
+    if start.starts_with('{') || start.starts_with('[') {
+        "JSON".to_owned()
+    } else if has("ContextTokens") || has("input_tokens") {
+        "a trace of request lengths, which says nothing of pools".to_owned()
+    } else if start.chars().any(|letter| letter.is_control() && letter != '\t') {
+        "binary data".to_owned()
+    } else {
+        format!("{start:?}")
+    }
+}
