@@ -10,7 +10,7 @@
 //! whatif, sim                     one decision from one line; whole meshes in virtual time
 //! health, policy, ledger, mesh    cores: pure state machines
 //! codec, api                      bytes and JSON on the wire
-//! model, core                     words and the `Core` trait
+//! model, core, fault              words, the `Core` trait, what a faulty path draws
 //! ```
 //!
 //! Imports point downward only. A core reads no clock, draws no random number, opens no socket and
@@ -26,6 +26,7 @@
 pub mod api;
 pub mod codec;
 pub mod core;
+pub mod fault;
 pub mod health;
 pub mod ledger;
 pub mod mesh;

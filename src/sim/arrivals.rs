@@ -4,12 +4,13 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::event::{Event, Own};
-use super::fault::{exponential, gauss};
+use super::fault::exponential;
 use super::network::nanos;
 use super::node::PolicyQuestion;
 use super::wiring::CoreInput;
 use super::world::World;
 use crate::api::RouteRequest;
+use crate::fault::gauss;
 use crate::model::{RequestId, WorkloadName};
 use crate::policy::record::DecisionRecord;
 use crate::policy::{Input, RouteProblem};

@@ -1,12 +1,12 @@
 //! How one directed path misbehaves, and what one operation on it draws.
 
-use std::f64::consts::TAU;
-
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use crate::fault::{self, FaultPattern};
+
 /// What a path does to operations on it beside the network's own latency. Delays are in
-/// milliseconds and at least 0.1, as those of the mock backend's modes.
+/// milliseconds and drawn from the [`FaultPattern`] of the same name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// 5 % of delays `base_ms` times 4 to 8, the others normal (1.5 `base_ms`, 0.8).
@@ -55,20 +55,9 @@ impl Fault {
     /// What happens to one operation of `bytes` bytes.
     pub(super) fn draw(self, bytes: u64, rng: &mut ChaCha8Rng) -> Drawn {
         match self {
-            Self::Degraded { base_ms } => {
-                let ms = if rng.random::<f64>() < 0.05 {
-                    base_ms * (4.0 + 4.0 * rng.random::<f64>())
-                } else {
-                    gauss(1.5 * base_ms, 0.8, rng)
-                };
-                Drawn::Delay { ms: ms.max(0.1) }
-            }
-            Self::Jitter { base_ms } => Drawn::Delay { ms: gauss(base_ms, 1.2 * base_ms, rng).max(0.1) },
-            Self::Drops { base_ms } => {
-                let lost = rng.random::<f64>() < 0.04;
-                let ms = gauss(2.0 * base_ms, 1.0, rng).max(0.1);
-                if lost { Drawn::Lost { ms } } else { Drawn::Delay { ms } }
-            }
+            Self::Degraded { base_ms } => FaultPattern::Degraded.draw(base_ms, rng).into(),
+            Self::Jitter { base_ms } => FaultPattern::Jitter.draw(base_ms, rng).into(),
+            Self::Drops { base_ms } => FaultPattern::Drops.draw(base_ms, rng).into(),
             // What is left of the bandwidth is the rails' business.
             Self::Collapse { .. } => Drawn::Delay { ms: 0.0 },
             Self::Stall { from_bytes } if bytes >= from_bytes => Drawn::Stall,
@@ -78,12 +67,11 @@ impl Fault {
     }
 }
 
-/// A normal variate, by Box and Muller.
-pub(super) fn gauss(mean: f64, deviation: f64, rng: &mut ChaCha8Rng) -> f64 {
-    // In (0, 1], for the logarithm.
-    let radius = 1.0 - rng.random::<f64>();
-    let angle = rng.random::<f64>();
-    mean + deviation * libm::sqrt(-2.0 * libm::log(radius)) * libm::cos(TAU * angle)
+impl From<fault::Drawn> for Drawn {
+    fn from(drawn: fault::Drawn) -> Self {
+        let ms = drawn.latency_ms;
+        if drawn.dropped { Self::Lost { ms } } else { Self::Delay { ms } }
+    }
 }
 
 /// An exponential variate.
@@ -106,12 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn one_in_twenty_five_drops_and_no_delay_is_below_a_tenth_of_a_millisecond() {
+    fn what_a_pattern_drops_is_lost_and_the_rest_is_late() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
-        let draws: Vec<_> = (0..20_000).map(|_| Fault::Drops { base_ms: 2.0 }.draw(0, &mut rng)).collect();
-        let lost = draws.iter().filter(|drawn| matches!(drawn, Drawn::Lost { .. })).count();
-        assert!((600..1000).contains(&lost), "{lost}");
-        let short = |drawn: &Drawn| matches!(drawn, Drawn::Delay { ms } | Drawn::Lost { ms } if *ms < 0.1);
-        assert!(!draws.iter().any(short));
+        let mut same = rng.clone();
+        for _ in 0..200 {
+            let (found, drawn) =
+                (Fault::Drops { base_ms: 2.0 }.draw(0, &mut rng), FaultPattern::Drops.draw(2.0, &mut same));
+            let ms = drawn.latency_ms;
+            assert_eq!(found, if drawn.dropped { Drawn::Lost { ms } } else { Drawn::Delay { ms } });
+        }
     }
 }

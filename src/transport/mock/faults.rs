@@ -1,22 +1,18 @@
 //! The fault modes, and what one operation draws from them.
 
-use std::f64::consts::TAU;
 use std::time::Duration;
 
-use rand::{Rng, RngExt as _};
+use rand::Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::fault::{Drawn, FaultPattern, MIN_LATENCY_MS};
 use crate::model::{NodeName, coded};
 
-/// No injected delay is shorter.
-const MIN_DELAY_MS: f64 = 0.1;
 const MAX_BASE_MS: f64 = 60_000.0;
 const MAX_BANDWIDTH_GBPS: f64 = 10_000.0;
 const MAX_PEERS: usize = 1_024;
 /// No injected delay is longer: an operation's own deadline comes first.
 const MAX_DELAY_MS: f64 = 3_600_000.0;
-const DEGRADED_OUTLIERS: f64 = 0.05;
-const DROPPED: f64 = 0.04;
 
 coded!(
     /// How a path misbehaves. `b` is `base_ms`; delays are in milliseconds and at least 0.1.
@@ -125,24 +121,15 @@ impl Faults {
 
     /// Draws what happens to one operation of `bytes` bytes.
     pub fn sample(&self, bytes: u64, rng: &mut impl Rng) -> Fault {
-        let base = self.base_ms;
         match self.mode {
-            FaultMode::Clean => Fault::Delay(delay(gauss(base, 0.3, rng))),
-            FaultMode::Degraded => Fault::Delay(delay(if rng.random::<f64>() < DEGRADED_OUTLIERS {
-                base * (4.0 + 4.0 * rng.random::<f64>())
-            } else {
-                gauss(1.5 * base, 0.8, rng)
-            })),
-            FaultMode::Jitter => Fault::Delay(delay(gauss(base, 1.2 * base, rng))),
-            FaultMode::Drops => {
-                let dropped = rng.random::<f64>() < DROPPED;
-                let delay = delay(gauss(2.0 * base, 1.0, rng));
-                if dropped { Fault::Lost(delay) } else { Fault::Delay(delay) }
-            }
+            FaultMode::Clean => FaultPattern::Clean.draw(self.base_ms, rng).into(),
+            FaultMode::Degraded => FaultPattern::Degraded.draw(self.base_ms, rng).into(),
+            FaultMode::Jitter => FaultPattern::Jitter.draw(self.base_ms, rng).into(),
+            FaultMode::Drops => FaultPattern::Drops.draw(self.base_ms, rng).into(),
             FaultMode::Collapse => {
                 // A gigabit per second is a million bits per millisecond.
                 let wire_ms = self.bandwidth_gbps.map_or(0.0, |gbps| bytes as f64 * 8.0 / (gbps * 1e6));
-                Fault::Delay(delay(gauss(base, 0.3, rng)) + delay(wire_ms))
+                Fault::Delay(delay(FaultPattern::Clean.draw(self.base_ms, rng).latency_ms) + delay(wire_ms))
             }
             FaultMode::Stall => Fault::Stall,
             FaultMode::Refuse => Fault::Refuse,
@@ -150,16 +137,15 @@ impl Faults {
     }
 }
 
-fn delay(ms: f64) -> Duration {
-    Duration::from_secs_f64(ms.clamp(MIN_DELAY_MS, MAX_DELAY_MS) / 1e3)
+impl From<Drawn> for Fault {
+    fn from(drawn: Drawn) -> Self {
+        let delay = delay(drawn.latency_ms);
+        if drawn.dropped { Self::Lost(delay) } else { Self::Delay(delay) }
+    }
 }
 
-/// A normal variate, by Box and Muller.
-fn gauss(mean: f64, deviation: f64, rng: &mut impl Rng) -> f64 {
-    // In (0, 1], for the logarithm.
-    let radius = 1.0 - rng.random::<f64>();
-    let angle = rng.random::<f64>();
-    mean + deviation * libm::sqrt(-2.0 * libm::log(radius)) * libm::cos(TAU * angle)
+fn delay(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms.clamp(MIN_LATENCY_MS, MAX_DELAY_MS) / 1e3)
 }
 
 #[cfg(test)]
@@ -184,67 +170,30 @@ mod tests {
         draws(faults, bytes).into_iter().map(of).collect()
     }
 
-    fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64;
-        (mean, variance.sqrt())
-    }
-
-    fn close(found: f64, expected: f64, tolerance: f64) {
-        assert!((found - expected).abs() <= tolerance, "{found} is not {expected} ± {tolerance}");
-    }
-
     fn of(mode: FaultMode, base_ms: f64) -> Faults {
         Faults { base_ms, ..Faults::new(mode) }
     }
 
     #[test]
-    fn clean_is_normal_around_the_base() {
-        let (mean, deviation) = mean_and_deviation(&delays_ms(&of(FaultMode::Clean, 5.0), 0));
-        close(mean, 5.0, 0.01);
-        close(deviation, 0.3, 0.01);
-    }
-
-    #[test]
-    fn degraded_has_one_outlier_in_twenty_between_four_and_eight_times_the_base() {
-        // So far from the rest that the two parts separate.
-        let delays = delays_ms(&of(FaultMode::Degraded, 20.0), 0);
-        let (outliers, rest): (Vec<_>, Vec<_>) = delays.into_iter().partition(|delay| *delay > 50.0);
-        close(outliers.len() as f64 / DRAWS as f64, 0.05, 0.005);
-        assert!(outliers.iter().all(|delay| (80.0..160.0).contains(delay)));
-        close(mean_and_deviation(&outliers).0, 120.0, 2.0);
-        let (mean, deviation) = mean_and_deviation(&rest);
-        close(mean, 30.0, 0.05);
-        close(deviation, 0.8, 0.05);
-    }
-
-    #[test]
-    fn jitter_is_wide_and_never_below_a_tenth_of_a_millisecond() {
-        let delays = delays_ms(&of(FaultMode::Jitter, 2.0), 0);
-        assert!(delays.iter().all(|delay| *delay >= 0.1 - 1e-9));
-        // A normal (2, 2.4) is below 0.1 with probability 0.214, and has its median at 2.
-        let floor = delays.iter().filter(|delay| **delay < 0.1001).count() as f64 / DRAWS as f64;
-        close(floor, 0.214, 0.01);
-        let above = delays.iter().filter(|delay| **delay > 2.0).count() as f64 / DRAWS as f64;
-        close(above, 0.5, 0.01);
-    }
-
-    #[test]
-    fn drops_lose_one_in_twenty_five_and_are_slower() {
-        let faults = of(FaultMode::Drops, 3.0);
-        let lost = draws(&faults, 0).iter().filter(|fault| matches!(fault, Fault::Lost(_))).count();
-        close(lost as f64 / DRAWS as f64, 0.04, 0.005);
-        let (mean, deviation) = mean_and_deviation(&delays_ms(&faults, 0));
-        close(mean, 6.0, 0.02);
-        close(deviation, 1.0, 0.02);
+    fn each_mode_of_a_pattern_draws_from_the_pattern_of_its_name() {
+        for pattern in FaultPattern::ALL {
+            let mode = FaultMode::ALL.iter().find(|mode| mode.as_str() == pattern.as_str()).unwrap();
+            let mut rng = ChaCha8Rng::seed_from_u64(7);
+            for found in draws(&of(*mode, 3.0), 0).into_iter().take(200) {
+                let drawn = pattern.draw(3.0, &mut rng);
+                let delay = Duration::from_secs_f64(drawn.latency_ms / 1e3);
+                assert_eq!(found, if drawn.dropped { Fault::Lost(delay) } else { Fault::Delay(delay) });
+            }
+        }
     }
 
     #[test]
     fn collapse_takes_the_time_of_the_bytes_at_the_bandwidth_that_is_left() {
         let faults = Faults { bandwidth_gbps: Some(2.0), ..of(FaultMode::Collapse, 2.0) };
         // 64 MB at 2 Gb/s take 256 ms.
-        let (mean, _) = mean_and_deviation(&delays_ms(&faults, 64_000_000));
-        close(mean, 258.0, 0.1);
+        let delays = delays_ms(&faults, 64_000_000);
+        let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+        assert!((257.9..258.1).contains(&mean), "{mean}");
         assert!(delays_ms(&faults, u64::MAX).iter().all(|delay| *delay <= 2.0 * MAX_DELAY_MS));
     }
 
