@@ -1,6 +1,6 @@
 //! Prequal: hot or cold by requests in flight, then the lowest latency, on reused probes.
 //!
-//! From Wydrowski, Kleinberg, Rumble and Archer, "Load is not what you should balance: Introducing
+//! From Wydrowski et al., "Load is not what you should balance: Introducing
 //! Prequal" (NSDI 2024). A probe answers with a pool's requests in flight (RIF) and its latency. Each
 //! ask probes a few pools at random and keeps the answers in a small pool of probes. A probe is *hot*
 //! if its RIF is above the `Q_RIF` quantile of recent RIF, else *cold*. Among cold ones the lowest
