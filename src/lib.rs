@@ -3,11 +3,11 @@
 //! # Layers
 //!
 //! ```text
-//! agent, demo, bin    shell: sockets, time, tasks, files (feature `agent`)
+//! agent, demo, eval, replay, bin  shell: sockets, time, tasks, files (feature `agent`)
 //! replay              a recorded history, decided again
 //! net, transport, arena, metrics, config, trace
 //! ------------------------------------------------------------------------
-//! whatif, sim                     one decision from one line; whole meshes in virtual time
+//! whatif, sim, rivals             one line decided; whole meshes in virtual time; other policies
 //! health, policy, ledger, mesh    cores: pure state machines
 //! codec, api                      bytes and JSON on the wire
 //! model, core, fault              words, the `Core` trait, what a faulty path draws
