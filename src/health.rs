@@ -8,6 +8,7 @@
 //! where they part.
 
 mod core;
+mod history;
 pub mod mesh;
 pub mod pace;
 mod profile;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use self::core::{CANARY_SLACK, HealthCore, MIN_CANARY_DEADLINE_MS, PathSnapshot, Snapshot};
 use crate::core::Mono;
 use crate::model::{PathHealth, PathId, PathSpec, PathState, Profile};
+pub use history::health_of;
 pub use mesh::{MeshTrack, bandwidth_state};
 pub use profile::ProfileTrack;
 pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, RAIL_QUEUE_BYTES};

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! agent, demo, bin    shell: sockets, time, tasks, files (feature `agent`)
+//! eval                what Seam does in known situations
 //! net, transport, arena, metrics, config
 //! ------------------------------------------------------------------------
 //! whatif, sim                     one decision from one line; whole meshes in virtual time
@@ -45,6 +46,8 @@ pub mod client;
 pub mod config;
 #[cfg(feature = "agent")]
 pub mod demo;
+#[cfg(feature = "agent")]
+pub mod eval;
 #[cfg(feature = "agent")]
 pub mod metrics;
 #[cfg(feature = "agent")]

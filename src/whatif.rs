@@ -16,13 +16,11 @@
 mod fields;
 mod read;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::core::Mono;
 use crate::health::window::Point;
-use crate::health::{self, MeshTrack, Thresholds, Track};
-use crate::model::{Capacity, DecisionId, Evidence, NodeName, PathHealth, Profile, RiskGroup, Workload};
+use crate::health::{Thresholds, health_of};
+use crate::model::{Capacity, DecisionId, Evidence, NodeName, Profile, RiskGroup, Workload};
 use crate::policy::decide::{Candidate, MAX_EXCLUDED_FRACTION, Target, Terms, decide};
 use crate::policy::record::{Context, DecisionRecord};
 
@@ -74,24 +72,9 @@ pub fn decide_line(line: &str, profile: Profile, number: u64) -> Result<Decision
         ..Terms::new(profile, &question.thresholds, &question.workload)
     };
     let decision = decide(&terms, &candidates);
-    let context = Context {
-        id: DecisionId {
-            node: NodeName::new("what-if").map_err(fields::name_error("id"))?,
-            generation: 0,
-            input: number,
-        },
-        ts: None,
-        node: None,
-        request_id: None,
-        attempt: 1,
-        parent: None,
-        traceparent: None,
-        workload: Arc::new(question.workload),
-        profile,
-        policy: Cow::Borrowed("seam"),
-        config_hash: None,
-        mover: None,
-    };
+    let node = NodeName::new("what-if").map_err(fields::name_error("id"))?;
+    let id = DecisionId { node, generation: 0, input: number };
+    let context = Context::offline(id, Arc::new(question.workload), profile);
     Ok(DecisionRecord::new(context, &candidates, &decision))
 }
 
@@ -112,46 +95,15 @@ struct Pool {
     ages_ms: Option<Vec<u64>>,
 }
 
-/// What is now in a what-if: the largest age that a line may state, and a second for each sample that
-/// states none.
-const NOW: Mono = Mono(200_000_000_000_000);
-/// How far apart samples lie that state no age, in milliseconds.
-const SAMPLES_APART_MS: u64 = 1_000;
-
 impl Pool {
     fn candidate(self, profile: Profile, thresholds: &Thresholds) -> Candidate {
         let evidence = if self.samples.is_empty() { Evidence::None } else { Evidence::Own };
-        let health = match profile {
-            Profile::Reference => {
-                let mut track = Track::default();
-                self.samples.iter().for_each(|point| {
-                    track.feed(thresholds, *point);
-                });
-                track.health(thresholds)
-            }
-            Profile::Mesh => self.mesh_health(thresholds),
-        };
+        let health = health_of(profile, thresholds, &self.samples, self.ages_ms.as_deref());
         Candidate {
             risk_group: self.risk_group,
             health_age_ms: self.ages_ms.and_then(|ages| ages.last().copied()),
             evidence,
             ..Candidate::new(Arc::new(self.target), health, self.capacity)
         }
-    }
-
-    /// The mesh profile's rules need times.
-    fn mesh_health(&self, thresholds: &Thresholds) -> PathHealth {
-        let settings =
-            health::Settings { profile: Profile::Mesh, thresholds: thresholds.clone(), ..health::Settings::default() };
-        let mut track = MeshTrack::default();
-        let mut later = self.samples.len() as u64;
-        for (index, point) in self.samples.iter().enumerate() {
-            later -= 1;
-            let stated = self.ages_ms.as_ref().and_then(|ages| ages.get(index).copied());
-            let age_ms = stated.unwrap_or(later * SAMPLES_APART_MS);
-            let taken = Mono(NOW.0.saturating_sub(age_ms.saturating_mul(1_000_000)));
-            track.feed(&settings, taken, *point);
-        }
-        track.health(thresholds)
     }
 }

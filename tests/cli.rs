@@ -49,10 +49,11 @@ fn err(output: &Output) -> String {
 #[test]
 fn every_command_explains_itself() {
     let mut text = String::new();
-    let commands: [&[&str]; 17] = [
+    let commands: [&[&str]; 18] = [
         &[],
         &["demo"],
         &["decide"],
+        &["simulate"],
         &["status"],
         &["members"],
         &["paths"],

@@ -58,6 +58,27 @@ pub struct Context {
     pub mover: Option<Mover>,
 }
 
+impl Context {
+    /// Of a decision that no agent made: nothing is known but what was asked, and by which rules.
+    #[must_use]
+    pub fn offline(id: DecisionId, workload: Arc<Workload>, profile: Profile) -> Self {
+        Self {
+            id,
+            ts: None,
+            node: None,
+            request_id: None,
+            attempt: 1,
+            parent: None,
+            traceparent: None,
+            workload,
+            profile,
+            policy: Cow::Borrowed("seam"),
+            config_hash: None,
+            mover: None,
+        }
+    }
+}
+
 /// One routing outcome and all it rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecisionRecord {

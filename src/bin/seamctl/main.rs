@@ -6,6 +6,8 @@ mod decide;
 mod decisions;
 mod demo;
 mod exit;
+mod paint;
+mod simulate;
 mod table;
 
 use std::process::ExitCode;
@@ -29,6 +31,8 @@ enum Command {
     Demo(demo::Demo),
     /// What-if: JSON lines that describe pools and their samples in, one decision record a line out.
     Decide(decide::Decide),
+    /// The published scenarios: paths that misbehave in a known way, and what is decided then.
+    Simulate(simulate::Simulate),
     /// What an agent is and does.
     Status(ask::Plain),
     /// The members of its mesh.
@@ -70,6 +74,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(demo) => on_runtime(demo.run()),
         Command::Decide(decide) => decide.run(),
+        Command::Simulate(simulate) => simulate.run(),
         Command::Status(plain) => on_runtime(ask::status(plain)),
         Command::Members(plain) => on_runtime(ask::members(plain)),
         Command::Paths(plain) => on_runtime(ask::paths(plain)),
