@@ -3,8 +3,9 @@
 //! # Layers
 //!
 //! ```text
-//! agent, demo, eval, replay, bin  shell: sockets, time, tasks, files (feature `agent`)
-//! replay              a recorded history, decided again
+//! agent, demo, bin                sockets, time, tasks, files (from here down to the line: feature `agent`)
+//! eval                            the published evidence, made again
+//! replay                          a recorded history, decided again
 //! net, transport, arena, metrics, config, trace
 //! ------------------------------------------------------------------------
 //! whatif, sim, rivals             one line decided; whole meshes in virtual time; other policies

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Failure, print};
+use crate::paint;
 
 /// What to run.
 #[derive(Args)]
@@ -70,7 +71,7 @@ impl Demo {
         let text = if self.json {
             serde_json::to_string(&run.report).map_err(Failure::failed)? + "\n"
         } else {
-            run.report.to_text(colour(), self.keep)
+            run.report.to_text(paint::colour(), self.keep)
         };
         end_passing_line();
         if self.keep {
@@ -101,10 +102,6 @@ fn stop_on_signals() -> Result<CancellationToken, Failure> {
         });
     }
     Ok(stop)
-}
-
-fn colour() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Removes a line of progress that a terminal still shows.

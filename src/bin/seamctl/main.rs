@@ -7,7 +7,9 @@ mod decisions;
 mod demo;
 mod exit;
 mod experiments;
+mod paint;
 mod replay;
+mod simulate;
 mod table;
 
 use std::process::ExitCode;
@@ -37,6 +39,8 @@ enum Command {
     Evaluate(experiments::Evaluate),
     /// A recorded request trace, decided again by Seam and by the policies it is compared with.
     Replay(replay::Replay),
+    /// The published scenarios: paths that misbehave in a known way, and what is decided then.
+    Simulate(simulate::Simulate),
     /// What an agent is and does.
     Status(ask::Plain),
     /// The members of its mesh.
@@ -81,6 +85,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Experiments(experiments) => experiments.run(),
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Simulate(simulate) => simulate.run(),
         Command::Status(plain) => on_runtime(ask::status(plain)),
         Command::Members(plain) => on_runtime(ask::members(plain)),
         Command::Paths(plain) => on_runtime(ask::paths(plain)),
