@@ -30,11 +30,17 @@ const MAX_BLOCKS_IN_ALL: usize = 1 << 20;
 
 pub(super) struct KvLoad {
     caches: Recent<String, Recent<u64, ()>>,
+    max_blocks: usize,
+    max_blocks_in_all: usize,
 }
 
 impl KvLoad {
     pub(super) fn new() -> Self {
-        Self { caches: Recent::new(MAX_POOLS) }
+        Self::bounded(MAX_POOLS, MAX_BLOCKS, MAX_BLOCKS_IN_ALL)
+    }
+
+    fn bounded(max_pools: usize, max_blocks: usize, max_blocks_in_all: usize) -> Self {
+        Self { caches: Recent::new(max_pools), max_blocks, max_blocks_in_all }
     }
 
     /// How many of `blocks`, from the first on, the pool does not hold.
@@ -46,11 +52,11 @@ impl KvLoad {
     /// Notes that the pool now holds `blocks`. The first are used last, so that room is made from the
     /// tail of a prompt, and a prompt too long for the cache leaves its head there.
     fn place(&mut self, name: &str, blocks: &[u64]) {
-        let cache = self.caches.used(name, || Recent::new(MAX_BLOCKS));
-        for block in blocks.iter().take(MAX_BLOCKS).rev() {
+        let cache = self.caches.used(name, || Recent::new(self.max_blocks));
+        for block in blocks.iter().take(self.max_blocks).rev() {
             cache.used(block, || ());
         }
-        while self.blocks() > MAX_BLOCKS_IN_ALL {
+        while self.blocks() > self.max_blocks_in_all {
             self.caches.forget_oldest();
         }
     }
@@ -118,32 +124,31 @@ mod tests {
 
     #[test]
     fn a_full_cache_makes_room_from_the_tail_of_the_oldest_prompt() {
-        let mut rival = KvLoad::new();
-        let first: Vec<u64> = (0..MAX_BLOCKS as u64).collect();
-        rival.place("a", &first);
-        rival.place("a", &[90_000, 90_001]);
-        assert_eq!(rival.uncached("a", &first), 2);
-        assert_eq!(rival.uncached("a", &first[..MAX_BLOCKS - 2]), 0);
-        assert_eq!(rival.blocks(), MAX_BLOCKS);
+        let mut rival = KvLoad::bounded(1, 5, 5);
+        rival.place("a", &[1, 2, 3, 4, 5]);
+        rival.place("a", &[90, 91]);
+        assert_eq!(rival.uncached("a", &[1, 2, 3, 4, 5]), 2);
+        assert_eq!(rival.uncached("a", &[90, 91]), 0);
         // One too long for it leaves its head.
-        let long: Vec<u64> = (200_000..200_000 + 2 * MAX_BLOCKS as u64).collect();
-        rival.place("a", &long);
-        assert_eq!(rival.uncached("a", &long), MAX_BLOCKS as u64);
+        rival.place("a", &[11, 12, 13, 14, 15, 16, 17, 18]);
+        assert_eq!(rival.uncached("a", &[11, 12, 13, 14, 15, 16, 17, 18]), 3);
+        assert_eq!(rival.blocks(), 5);
     }
 
     #[test]
     fn pools_and_blocks_in_all_are_bounded() {
-        let mut rival = KvLoad::new();
-        for pool in 0..MAX_POOLS + 10 {
-            rival.place(&format!("pool-{pool}"), &[1]);
+        let mut rival = KvLoad::bounded(3, 4, 10);
+        for name in ["a", "b", "c", "d"] {
+            rival.place(name, &[1]);
         }
-        assert_eq!(rival.caches.len(), MAX_POOLS);
-        let prompt: Vec<u64> = (0..MAX_BLOCKS as u64).collect();
-        for pool in 0..MAX_BLOCKS_IN_ALL / MAX_BLOCKS + 1 {
-            rival.place(&format!("full-{pool}"), &prompt);
+        assert_eq!((rival.caches.len(), rival.blocks()), (3, 3));
+        for name in ["b", "c", "d"] {
+            rival.place(name, &[1, 2, 3, 4]);
         }
-        assert_eq!(rival.blocks(), MAX_BLOCKS_IN_ALL);
-        assert_eq!(rival.uncached("full-0", &prompt), MAX_BLOCKS as u64);
-        assert_eq!(rival.uncached("full-1", &prompt), 0);
+        // 12 in all would be too many: b, placed on longest ago, is forgotten.
+        assert_eq!(rival.blocks(), 8);
+        assert_eq!(["b", "c", "d"].map(|name| rival.uncached(name, &[1, 2, 3, 4])), [4, 0, 0]);
+        let all = KvLoad::new();
+        assert_eq!((all.max_blocks, all.max_blocks_in_all), (4_096, 1_048_576));
     }
 }

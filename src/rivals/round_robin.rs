@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn it_goes_round_by_name_whatever_the_order_given() {
-        assert_eq!(turns(&[&["c", "a", "b"]; 5]), ["a", "b", "c", "a", "b"]);
+        let shuffled: &[&str] = &["c", "a", "b"];
+        assert_eq!(turns(&[shuffled; 5]), ["a", "b", "c", "a", "b"]);
         assert_eq!(turns(&[&["c", "a"], &["a", "c"], &["c", "a"]]), ["a", "c", "a"]);
     }
 
