@@ -142,7 +142,7 @@ mod tests {
     fn quotes_that_do_not_pair_are_refused() {
         for (line, found) in [
             (r#"a,"b"#, "found a quote that does not end"),
-            (r#""",b"#, "found a quote that does not end"),
+            (r#"""",b"#, "found a quote that does not end"),
             (r#"a,"b"c,d"#, "found c,d, allowed a comma"),
         ] {
             let error = fields(line).unwrap_err();

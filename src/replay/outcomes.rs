@@ -74,7 +74,8 @@ mod tests {
         for (number, ends_ms) in [(0, 1e9), (1, 5.0), (2, 0.25), (3, 5.0)] {
             outcomes.add(choice(number, ends_ms));
         }
-        let mut ended = |now_ms| std::iter::from_fn(|| outcomes.next_ended(now_ms)).map(|one| one.number).collect::<Vec<_>>();
+        let mut ended =
+            |now_ms| std::iter::from_fn(|| outcomes.next_ended(now_ms)).map(|one| one.number).collect::<Vec<_>>();
         let expected = [vec![], vec![2], vec![1, 3], vec![0]];
         assert_eq!([ended(0.0), ended(4.999), ended(5.0), ended(2e9)], expected);
     }

@@ -10,6 +10,7 @@ pub mod config;
 pub mod mesh;
 pub mod rail;
 pub mod record;
+pub mod replay;
 pub mod trace;
 pub mod whatif;
 
@@ -27,13 +28,14 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "api", run: api::run, seeds: api::seeds },
     Target { name: "codec", run: codec::run, seeds: codec::seeds },
     Target { name: "config", run: config::run, seeds: config::seeds },
     Target { name: "mesh", run: mesh::run, seeds: mesh::seeds },
     Target { name: "rail", run: rail::run, seeds: rail::seeds },
     Target { name: "record", run: record::run, seeds: record::seeds },
+    Target { name: "replay", run: replay::run, seeds: replay::seeds },
     Target { name: "trace", run: trace::run, seeds: trace::seeds },
     Target { name: "whatif", run: whatif::run, seeds: whatif::seeds },
 ];

@@ -32,7 +32,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// A gzip file that holds `bytes` uncompressed; its checksum is left to be wrong.
-fn stored_gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn stored_gzip(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).expect("short");
     let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1];
     file.extend(length.to_le_bytes());
