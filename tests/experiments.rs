@@ -4,6 +4,7 @@
 
 use seam::eval::experiments;
 use seam::model::Profile;
+use seam::rivals::Policy;
 use serde_json::Value;
 
 /// Whether everything that is in `expected` is in `found`; what `found` has beside it does no harm.
@@ -36,7 +37,44 @@ fn the_reference_profile_gives_the_published_aggregates() {
 }
 
 #[test]
-fn the_mesh_profile_is_nowhere_worse_than_the_published_headline() {
+fn the_mesh_profile_keeps_every_headline_and_betters_the_strict_one() {
     let report = experiments::run(Profile::Mesh).unwrap();
-    println!("{}", serde_json::to_string_pretty(&report).unwrap());
+    let seam = report.baseline_comparison.of(Policy::Seam).unwrap();
+    assert_eq!((seam.strict_trials, seam.tolerant_trials, seam.headroom_trials), (67, 23, 4));
+    assert_eq!(seam.strict_workload_success_rate_pct, 100.0);
+    assert_eq!(seam.tolerant_degraded_utilization_rate_pct, 82.6, "19 of 23");
+    assert_eq!(seam.healthy_headroom_preservation_rate_pct, 100.0);
+    assert_eq!(report.hysteresis_stability.default.oscillation_count, 0);
+    assert_eq!(report.hysteresis_stability.oscillations_avoided, 7);
+    for point in &report.capacity_tradeoff.points {
+        assert_eq!((point.batch_on_degraded_rate_pct, point.strict_on_healthy_rate_pct), (100.0, 100.0), "{point:?}");
+    }
+}
+
+#[test]
+fn the_profiles_differ_in_admissibility_only_where_a_path_has_just_been_severe() {
+    let [published, mesh] = [Profile::Reference, Profile::Mesh].map(|profile| {
+        let points = experiments::run(profile).unwrap().admissibility_boundary.points;
+        points.into_iter().map(|point| point.admissibility_rate_pct).collect::<Vec<_>>()
+    });
+    assert_eq!(published[..5], mesh[..5]);
+    assert_eq!((published[5]["batch"], mesh[5]["batch"]), (100.0, 94.4), "one of 18 steps down two windows later");
+    assert_eq!(
+        (&published[5]["interactive"], &published[5]["release"]),
+        (&mesh[5]["interactive"], &mesh[5]["release"])
+    );
+}
+
+#[test]
+fn no_rival_matches_seam_in_all_three() {
+    for profile in [Profile::Reference, Profile::Mesh] {
+        let report = experiments::run(profile).unwrap();
+        let seam = report.baseline_comparison.of(Policy::Seam).unwrap();
+        for (policy, found) in report.baseline_comparison.standings.iter().skip(1) {
+            let behind = found.strict_workload_success_rate_pct < seam.strict_workload_success_rate_pct
+                || found.tolerant_degraded_utilization_rate_pct < seam.tolerant_degraded_utilization_rate_pct
+                || found.healthy_headroom_preservation_rate_pct < seam.healthy_headroom_preservation_rate_pct;
+            assert!(behind, "{profile}: {policy} {found:?}");
+        }
+    }
 }

@@ -6,8 +6,6 @@
 mod bandwidth;
 #[path = "mesh_profile/episodes.rs"]
 mod episodes;
-#[path = "mesh_profile/headline.rs"]
-mod headline;
 #[path = "mesh_profile/load.rs"]
 mod load;
 #[path = "mesh_profile/quarantine.rs"]

@@ -12,8 +12,8 @@ mod tradeoff;
 use serde::Serialize;
 
 pub use baselines::{Baselines, Standing};
-pub use charts::charts;
 pub use boundary::{Boundary, BoundaryPoint};
+pub use charts::charts;
 pub use hysteresis::{Hysteresis, Stability};
 pub use scarcity::{Scarcity, ScarcityPoint};
 pub use sheets::sheets;

@@ -86,7 +86,11 @@ impl Histories {
         BarChart::new("Replay of the published trace", Axis::new("requests (%)").range(0.0, 100.0))
             .groups(shown.iter().map(|(policy, _)| policy.as_str()))
             .series(BarSeries::new("strict on healthy", 0, shown.iter().map(|(_, found)| found.strict_healthy_pct)))
-            .series(BarSeries::new("tolerant on degraded", 1, shown.iter().map(|(_, found)| found.tolerant_degraded_pct)))
+            .series(BarSeries::new(
+                "tolerant on degraded",
+                1,
+                shown.iter().map(|(_, found)| found.tolerant_degraded_pct),
+            ))
             .subtitle(format!(
                 "{} profile; the others choose among {}; n = {} strict, {} tolerant",
                 published.profile,

@@ -74,7 +74,8 @@ fn headline(reports: &[(Profile, Report)]) -> String {
     }
     // The others know no profile: theirs is the published view.
     if let Some((_, report)) = reports.first() {
-        for (policy, found) in report.baseline_comparison.standings.iter().filter(|(policy, _)| *policy != Policy::Seam) {
+        for (policy, found) in report.baseline_comparison.standings.iter().filter(|(policy, _)| *policy != Policy::Seam)
+        {
             row(policy.to_string(), found);
         }
     }
@@ -106,8 +107,8 @@ fn reading(reports: &[(Profile, Report)]) -> String {
 - **Going for room puts strict work on gray paths.** `capacity_only` spares the healthy pools, and {:.1} % of the
   strict requests get a healthy path.
 - **Seam does both.** In the mesh profile {:.1} % of the {} strict requests are on healthy paths and {:.1} % of the {}
-  tolerant ones on degraded paths; all {} that could spare a crowded healthy pool were counted for {:.1} %. The published
-  profile has {:.1} % strict.
+  tolerant ones on degraded paths; of the {} that could leave a crowded healthy pool alone, {:.1} % did. The published
+  profile puts {:.1} % of the strict requests on healthy paths.
 - **It holds still.** On a noisy path hysteresis avoids {} oscillations ({} in the published profile).
 - **It costs the tolerant requests latency.** The paths that Seam gives them have a p99 of {:.1} ms, `lowest_latency`'s
   {:.1} ms. They bear 200 ms; whoever does not should not be in a tolerant class.

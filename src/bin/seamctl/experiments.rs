@@ -79,9 +79,7 @@ impl Evaluate {
         let written = artifacts::write(&self.out, &all).map_err(Failure::failed)?;
         let files: Vec<(&Artifact, Written)> = all.iter().zip(written).collect();
         if self.json {
-            let line = |(artifact, written): &(&Artifact, Written)| {
-                json!({"path": artifact.path, "bytes": artifact.text.len(), "written": written.as_str()})
-            };
+            let line = |(artifact, written): &(&Artifact, Written)| json!({"path": artifact.path, "bytes": artifact.text.len(), "written": written.as_str()});
             return print_json(&json!({"out": self.out, "files": files.iter().map(line).collect::<Vec<_>>()}));
         }
         let row = |(artifact, written): &(&Artifact, Written)| {
@@ -89,7 +87,8 @@ impl Evaluate {
         };
         print(&grid(&["file", "bytes", "written"], files.iter().map(row)))?;
         let changed = files.iter().filter(|(_, written)| *written != Written::Same).count();
-        let said = if changed == 0 { "nothing changed".to_owned() } else { format!("{} written", count(changed, "file")) };
+        let said =
+            if changed == 0 { "nothing changed".to_owned() } else { format!("{} written", count(changed, "file")) };
         print(&format!("\n{}, {said}. Read {}/summary.md first.\n", count(files.len(), "file"), self.out.display()))
     }
 }

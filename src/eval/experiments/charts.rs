@@ -58,7 +58,9 @@ fn tradeoff(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
         Axis::new("requests (%)").range(0.0, 100.0),
     );
     let names: [(_, fn(&TradeoffPoint) -> _); 2] = [
-        ("strict on healthy", |point| Some((f64::from(point.healthy_active_sessions), point.strict_on_healthy_rate_pct))),
+        ("strict on healthy", |point| {
+            Some((f64::from(point.healthy_active_sessions), point.strict_on_healthy_rate_pct))
+        }),
         ("rerouted", |point| Some((f64::from(point.healthy_active_sessions), point.reroute_rate_pct))),
     ];
     lines(chart, reports, &names, |report| &report.capacity_tradeoff.points)
@@ -68,7 +70,8 @@ fn tradeoff(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
 
 fn hysteresis(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
     let names = PathState::ALL.iter().map(|state| state.as_str());
-    let chart = LineChart::steps("One noisy path, judged four ways", Axis::new("sample"), Axis::named("path state", names));
+    let chart =
+        LineChart::steps("One noisy path, judged four ways", Axis::new("sample"), Axis::named("path state", names));
     let line = |name: String, style: usize, stability: &Stability| {
         let place = |state: &PathState| PathState::ALL.iter().position(|one| one == state).unwrap_or(0) as f64;
         let points = stability.states.iter().enumerate();
@@ -77,9 +80,11 @@ fn hysteresis(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
     let mut chart = chart.footnote(SOURCE);
     for (at, (profile, report)) in reports.iter().enumerate() {
         let found = &report.hysteresis_stability;
-        chart = chart
-            .series(line(format!("default, {profile}"), 2 * at, &found.default))
-            .series(line(format!("no hysteresis, {profile}"), 2 * at + 1, &found.no_hysteresis_baseline));
+        chart = chart.series(line(format!("default, {profile}"), 2 * at, &found.default)).series(line(
+            format!("no hysteresis, {profile}"),
+            2 * at + 1,
+            &found.no_hysteresis_baseline,
+        ));
     }
     chart.to_svg()
 }
@@ -104,14 +109,29 @@ fn baselines(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
         let rivals = report.baseline_comparison.standings.iter().filter(|(policy, _)| *policy != Policy::Seam);
         rivals.map(move |(policy, _)| (policy.to_string(), report, *policy))
     });
-    let shown: Vec<_> = seam.chain(others).filter_map(|(name, report, policy)| Some((name, report.baseline_comparison.of(policy)?))).collect();
+    let shown: Vec<_> = seam
+        .chain(others)
+        .filter_map(|(name, report, policy)| Some((name, report.baseline_comparison.of(policy)?)))
+        .collect();
     let n = shown.first().map(|(_, found)| (found.strict_trials, found.tolerant_trials, found.headroom_trials));
     let (strict, tolerant, headroom) = n.unwrap_or_default();
     BarChart::new("Strict on healthy, tolerant on degraded, headroom kept", Axis::new("requests (%)").range(0.0, 100.0))
         .groups(shown.iter().map(|(name, _)| name.clone()))
-        .series(BarSeries::new("strict on healthy", 0, shown.iter().map(|(_, found)| Some(found.strict_workload_success_rate_pct))))
-        .series(BarSeries::new("tolerant on degraded", 1, shown.iter().map(|(_, found)| Some(found.tolerant_degraded_utilization_rate_pct))))
-        .series(BarSeries::new("headroom kept", 2, shown.iter().map(|(_, found)| Some(found.healthy_headroom_preservation_rate_pct))))
+        .series(BarSeries::new(
+            "strict on healthy",
+            0,
+            shown.iter().map(|(_, found)| Some(found.strict_workload_success_rate_pct)),
+        ))
+        .series(BarSeries::new(
+            "tolerant on degraded",
+            1,
+            shown.iter().map(|(_, found)| Some(found.tolerant_degraded_utilization_rate_pct)),
+        ))
+        .series(BarSeries::new(
+            "headroom kept",
+            2,
+            shown.iter().map(|(_, found)| Some(found.healthy_headroom_preservation_rate_pct)),
+        ))
         .subtitle(format!("n = {strict} strict, {tolerant} tolerant, {headroom} of them beside a crowded healthy pool"))
         .footnote(SOURCE)
         .to_svg()
