@@ -31,7 +31,7 @@ enum Command {
     Demo(demo::Demo),
     /// What-if: JSON lines that describe pools and their samples in, one decision record a line out.
     Decide(decide::Decide),
-    /// The published scenarios: paths that misbehave in a known way, and what is decided then.
+    /// The published scenarios: what is decided when paths misbehave in a known way.
     Simulate(simulate::Simulate),
     /// What an agent is and does.
     Status(ask::Plain),
