@@ -170,7 +170,7 @@ fn verdict(route: &RouteSummary, candidate: &CandidateSummary) -> String {
 /// Why the healthiest was not taken.
 fn rerouted(route: &RouteSummary) -> &'static str {
     match route.candidates.iter().find_map(|candidate| candidate.skipped_reason) {
-        Some(Skipped::HealthySpared) => "chosen: spares the healthy one",
+        Some(Skipped::HealthySpared) => "chosen: spares the sound one",
         Some(Skipped::SoftSaturated) => "chosen: the other is crowded",
         _ => "chosen: ranks first",
     }
