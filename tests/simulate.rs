@@ -54,7 +54,7 @@ fn json_is_one_object_a_line_with_the_numbers_of_the_table_and_the_records() {
     assert_eq!(letters, ["A", "B", "C", "D", "E", "F"]);
     for object in &all {
         let name = object["scenario"].as_str().unwrap();
-        assert_eq!(objects(&["--scenario", name, "--json"]), [object.clone()]);
+        assert_eq!(objects(&["--scenario", name, "--json"]), std::slice::from_ref(object));
         assert_eq!(object["profile"], "mesh", "the default");
         let text = shown(&["--scenario", name]);
         for pool in object["pools"].as_array().unwrap() {

@@ -39,7 +39,7 @@ enum Command {
     Evaluate(experiments::Evaluate),
     /// A recorded request trace, decided again by Seam and by the policies it is compared with.
     Replay(replay::Replay),
-    /// The published scenarios: paths that misbehave in a known way, and what is decided then.
+    /// The published scenarios: what is decided when paths misbehave in a known way.
     Simulate(simulate::Simulate),
     /// What an agent is and does.
     Status(ask::Plain),

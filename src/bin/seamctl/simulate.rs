@@ -8,6 +8,7 @@ use seam::eval::scenario::{
     Binding, CandidateSummary, DEFAULT_SEED, RouteSummary, ScenarioName, ScenarioResult, Summary, published, run,
 };
 use seam::model::{Outcome, Profile};
+use seam::policy::select::Skipped;
 
 use crate::exit::{Failure, print, print_json};
 use crate::paint;
@@ -155,7 +156,7 @@ fn verdict(route: &RouteSummary, candidate: &CandidateSummary) -> String {
         return match route.outcome {
             Outcome::Admitted => "chosen: none is healthier",
             Outcome::AdmittedDespiteDegradation => "chosen: degraded, none is healthier",
-            Outcome::ReroutedToAlternate => "chosen: ranks before the healthiest",
+            Outcome::ReroutedToAlternate => rerouted(route),
             Outcome::AdmittedLeastBad | Outcome::NoAdmissiblePool => "chosen: the least bad",
         }
         .to_owned();
@@ -166,11 +167,20 @@ fn verdict(route: &RouteSummary, candidate: &CandidateSummary) -> String {
     }
 }
 
+/// Why the healthiest was not taken.
+fn rerouted(route: &RouteSummary) -> &'static str {
+    match route.candidates.iter().find_map(|candidate| candidate.skipped_reason) {
+        Some(Skipped::HealthySpared) => "chosen: spares the sound one",
+        Some(Skipped::SoftSaturated) => "chosen: the other is crowded",
+        _ => "chosen: ranks first",
+    }
+}
+
 fn published_word(route: &RouteSummary) -> String {
     let word = match route.expected.binding {
-        Binding::Must => "goes to",
-        Binding::May => "may go to",
+        Binding::Must => "takes",
+        Binding::May => "may take",
     };
     let held = if route.held { "held" } else { "missed" };
-    format!("{} {word} a path of pattern {}: {held}", route.workload, route.expected.pattern)
+    format!("{} {word} a {} path: {held}", route.workload, route.expected.pattern)
 }
