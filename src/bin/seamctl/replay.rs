@@ -24,14 +24,16 @@ pub(crate) struct Replay {
     /// input.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// A policy to compare; may be repeated. All of them if absent, kv_load only if the trace has
-    /// prefix_blocks.
+    /// A policy to compare; may be repeated. If absent all: seam, lowest_latency,
+    /// binary_health_only, capacity_only, round_robin, p2c_ewma, p2c_slowdown_lease, prequal,
+    /// rail_monitor, and kv_load where the trace has prefix_blocks.
     #[arg(long = "policy", value_name = "NAME")]
     policies: Vec<Policy>,
     /// The rules by which Seam decides.
     #[arg(long, default_value_t = Profile::default())]
     profile: Profile,
-    /// Which pools the policies beside Seam choose from.
+    /// Which pools the policies beside Seam choose from: those that Seam admits, or all that are up,
+    /// neither quarantined nor full.
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = RivalsSee::Admissible)]
     rivals_see: RivalsSee,
     /// Of every random draw.
@@ -48,9 +50,7 @@ pub(crate) struct Replay {
 /// Which pools the policies beside Seam choose from.
 #[derive(Clone, Copy, ValueEnum)]
 enum RivalsSee {
-    /// Those that Seam admits.
     Admissible,
-    /// Those that are neither quarantined nor full.
     Up,
 }
 
@@ -126,12 +126,13 @@ impl Replay {
         let table = numbers(head, rows);
         let lines = table.lines().enumerate();
         let mut text: String = lines.map(|(number, line)| paint(summary, number, line) + "\n").collect();
-        let see = match self.rivals_see {
-            RivalsSee::Admissible => "the pools that Seam admits (--rivals-see admissible)",
-            RivalsSee::Up => "all pools neither quarantined nor full (--rivals-see up)",
+        let others = match self.rivals_see {
+            _ if summary.policy_metrics.iter().all(|(policy, _)| *policy == Policy::Seam) => "",
+            RivalsSee::Admissible => "The others chose from the pools that Seam admits (--rivals-see admissible).\n",
+            RivalsSee::Up => "The others chose from all pools neither quarantined nor full (--rivals-see up).\n",
         };
         text.push_str(&format!(
-            "\n{} ({} strict, {} tolerant), {} in {}; profile {}.\nThe others chose from {see}.\n\
+            "\n{} ({} strict, {} tolerant), {} in {}; profile {}.\n{others}\
              Seam placed {} on a healthy pool while another was not,\n\
              and {} on a degraded one while a healthy one was admissible.\n",
             count(summary.replay_requests as usize, "request"),
