@@ -73,7 +73,7 @@ fn every_command_explains_itself() {
         &["completions"],
     ];
     for command in commands {
-        let output = seamctl(&[command, &["--help"]].concat());
+        let output = seamctl(&[*command, &["--help"]].concat());
         assert_eq!(output.status.code(), Some(0), "{command:?}");
         text.push_str(&format!("$ seamctl {} --help\n{}\n", command.join(" "), out(&output)));
     }
