@@ -45,6 +45,8 @@ pub mod config;
 #[cfg(feature = "agent")]
 pub mod demo;
 #[cfg(feature = "agent")]
+pub mod eval;
+#[cfg(feature = "agent")]
 pub mod metrics;
 #[cfg(feature = "agent")]
 pub mod net;

@@ -1,0 +1,3 @@
+//! What an evaluation run writes.
+
+pub mod chart;
