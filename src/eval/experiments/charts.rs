@@ -104,7 +104,7 @@ fn scarcity(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
 
 /// Seam under each profile, then the others under the first.
 fn baselines(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
-    let seam = reports.iter().map(|(profile, report)| (format!("seam {profile}"), report, Policy::Seam));
+    let seam = reports.iter().rev().map(|(profile, report)| (format!("seam {profile}"), report, Policy::Seam));
     let others = reports.iter().take(1).flat_map(|(_, report)| {
         let rivals = report.baseline_comparison.standings.iter().filter(|(policy, _)| *policy != Policy::Seam);
         rivals.map(move |(policy, _)| (policy.to_string(), report, *policy))
