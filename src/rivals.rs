@@ -19,7 +19,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{PathState, coded};
-use crate::policy::decide::Load;
+use crate::policy::decide::{Candidate, Load, Verdict};
 
 coded!(
     /// A policy by its name.
@@ -71,6 +71,20 @@ pub struct Sight<'a> {
     pub load: Load,
 }
 
+impl<'a> Sight<'a> {
+    /// What is seen of `candidate`, under its pool's name.
+    #[must_use]
+    pub fn of(candidate: &'a Candidate) -> Self {
+        Self {
+            name: candidate.target.pool.as_str(),
+            state: candidate.health.state,
+            gfs: candidate.health.gfs,
+            latency_ms: candidate.health.p99_latency_ms,
+            load: Load::of(&candidate.capacity),
+        }
+    }
+}
+
 /// What came of a request that a rival placed.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
@@ -106,6 +120,17 @@ pub enum Choosable {
     AdmissibleOnly,
 }
 
+impl Choosable {
+    /// Whether a rival may choose `candidate`, of which Seam says `verdict`.
+    #[must_use]
+    pub fn includes(self, candidate: &Candidate, verdict: &Verdict) -> bool {
+        match self {
+            Self::UpAndNotFull => candidate.health.state.carries() && !candidate.capacity.hard_saturated(),
+            Self::AdmissibleOnly => verdict.admits(),
+        }
+    }
+}
+
 impl Policy {
     /// The rival of this name, with `seed` for those that draw; none for Seam itself.
     #[must_use]
@@ -122,6 +147,12 @@ impl Policy {
             Self::RailMonitor => Some(Box::new(rail_monitor::RailMonitor::new())),
             Self::KvLoad => Some(Box::new(kv_load::KvLoad::new())),
         }
+    }
+
+    /// Whether its choices depend on a seed.
+    #[must_use]
+    pub fn draws(self) -> bool {
+        matches!(self, Self::P2cEwma | Self::P2cSlowdownLease | Self::Prequal)
     }
 
     /// Whether it cannot do its work on a history whose requests carry no prefix blocks.

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use seam::eval::artifacts;
+use seam::model::Profile;
+use seam::policy::record::DecisionRecord;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -46,13 +48,6 @@ fn rows(text: &str) -> Vec<Vec<String>> {
     text.lines().filter(|line| line.starts_with('|')).map(cells).collect()
 }
 
-/// The numbers in a text, signs and units left out.
-fn numbers(text: &str) -> Vec<String> {
-    let parts = text.split(|c: char| !(c.is_ascii_digit() || c == '.'));
-    let normal = |part: &str| part.trim_matches('.').parse::<f64>().ok().map(|number| number.to_string());
-    parts.filter_map(normal).collect()
-}
-
 #[test]
 fn every_row_of_the_experiments_document_is_a_row_of_the_summary() {
     let made: BTreeSet<Vec<String>> = rows(&read("outputs/summary.md")).into_iter().collect();
@@ -64,14 +59,33 @@ fn every_row_of_the_experiments_document_is_a_row_of_the_summary() {
 }
 
 #[test]
-fn every_number_in_a_table_of_the_other_documents_is_in_the_outputs() {
-    let outputs: Vec<String> = files(&root().join("outputs")).iter().map(|path| read(path)).collect();
-    let known: BTreeSet<String> = outputs.iter().flat_map(|text| numbers(text)).collect();
-    for document in ["docs/scenarios.md", "docs/decision-model.md", "docs/replacement-path.md"] {
-        for row in rows(&read(document)) {
-            for number in numbers(&row.join(" ")) {
-                assert!(known.contains(&number), "{document}: {number} in {row:?} is in no file of outputs/");
-            }
+fn the_decision_that_the_decision_model_reads_is_the_one_in_the_trace() {
+    let trace = read("outputs/scenarios/scenario-e.jsonl");
+    let records: Vec<DecisionRecord> = trace.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mesh: Vec<&DecisionRecord> = records.iter().filter(|record| record.profile == Profile::Mesh).collect();
+    let told = rows(&read("docs/decision-model.md"));
+    let row = |head: &str| told.iter().find(|row| row[0] == head).unwrap_or_else(|| panic!("no row {head:?}"));
+    let batch = &mesh[0].candidates;
+    assert_eq!(mesh[0].workload.name.as_str(), "batch");
+    assert_eq!((batch[0].target.pool.as_str(), batch[1].target.pool.as_str()), ("jitter", "clean"));
+    for (column, one) in batch.iter().enumerate() {
+        let cell = |head: &str| row(head)[column + 1].as_str();
+        assert_eq!(cell("state, GFS"), format!("{}, {}", one.path_state, one.gfs));
+        let health = &one.health;
+        assert_eq!(cell("p99, jitter"), format!("{:.2} ms, {:.2} ms", health.p99_latency_ms, health.jitter_ms));
+        assert_eq!(cell("PRS"), one.prs.to_string());
+        assert!(cell("its rank").contains(&one.selection_vector.as_slice()[0].to_string()), "{one:?}");
+    }
+    for record in mesh {
+        for (column, one) in record.candidates.iter().enumerate() {
+            let compared = match (one.observed, one.limit) {
+                (Some(observed), Some(limit)) if one.admissible => {
+                    format!("{}: criticality {observed}, refused above {limit}", one.code)
+                }
+                (Some(observed), Some(limit)) => format!("{}: {observed:.2} ms, at most {limit} ms", one.code),
+                _ => one.code.to_string(),
+            };
+            assert_eq!(row(record.workload.name.as_str())[column + 1], compared);
         }
     }
 }

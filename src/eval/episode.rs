@@ -14,12 +14,10 @@ use crate::health::score::ThresholdField;
 use crate::health::window::Point;
 use crate::health::{ProfileTrack, Settings, Thresholds};
 use crate::model::{Capacity, PathState, PoolName, Profile, Workload};
-use crate::policy::decide::{Candidate, Decision, Load, MAX_EXCLUDED_FRACTION, Target, Terms, decide};
-use crate::rivals::{Ask, Finished, Policy, Rival, Sight};
+use crate::policy::decide::{Candidate, Decision, MAX_EXCLUDED_FRACTION, Target, Terms, decide};
+use crate::rivals::{Ask, Choosable, Finished, Policy, Rival, Sight};
 
 const EPISODES: &[u8] = include_bytes!("data/experiments.jsonl.gz");
-/// The seed of rivals that draw.
-const RIVAL_SEED: u64 = 7;
 /// Between two episodes as a rival sees them, in milliseconds: what one taught is old in the next.
 const EPISODES_APART_MS: f64 = 3_600_000.0;
 /// How far apart the samples of a path lie, in milliseconds: the logs carry no times, and agents
@@ -131,17 +129,18 @@ impl Routed {
 /// Who chooses, from one episode to the next.
 ///
 /// A rival may choose every pool that is neither quarantined nor full, as the published baselines
-/// did, and learns from every sample as from a request of its own.
+/// did. Before each request it learns from the samples taken until then as from requests of its own:
+/// in the order of their times, the paths in turn.
 pub struct Chooser {
     rival: Option<Box<dyn Rival + Send>>,
     began_ms: f64,
 }
 
 impl Chooser {
-    /// One that has learned nothing yet.
+    /// One that has learned nothing yet; `seed` is for those that draw.
     #[must_use]
-    pub fn new(policy: Policy) -> Self {
-        Self { rival: policy.rival(RIVAL_SEED), began_ms: 0.0 }
+    pub fn new(policy: Policy, seed: u64) -> Self {
+        Self { rival: policy.rival(seed), began_ms: 0.0 }
     }
 }
 
@@ -156,7 +155,7 @@ impl Episode {
         chooser.began_ms = began_ms;
         let rival = chooser.rival.as_deref_mut();
         let mut stage =
-            Stage { settings, pools: Vec::new(), rival, ideal_ms: f64::INFINITY, began_ms, now_ms: began_ms };
+            Stage { settings, pools: Vec::new(), rival, ideal_ms: self.ideal_ms(), began_ms, untold: Vec::new() };
         let mut played = Played::default();
         let mut taken = None;
         for op in &self.ops {
@@ -185,6 +184,12 @@ impl Episode {
         Ok(played)
     }
 
+    /// The lowest latency that any path shows: what a request would take on an idle, sound one.
+    fn ideal_ms(&self) -> f64 {
+        let latency = |op: &Op| if let Op::Sample(_, latency_ms, _) = op { Some(*latency_ms) } else { None };
+        self.ops.iter().filter_map(latency).reduce(f64::min).unwrap_or(1.0)
+    }
+
     fn thresholds_under(&self, profile: Profile) -> Result<Thresholds, String> {
         let mut thresholds = Thresholds::of(profile);
         for (name, value) in &self.thresholds {
@@ -201,10 +206,20 @@ struct Stage<'a> {
     settings: Settings,
     pools: Vec<Pool>,
     rival: Option<&'a mut (dyn Rival + Send + 'static)>,
-    /// The lowest latency that any path has shown.
     ideal_ms: f64,
     began_ms: f64,
-    now_ms: f64,
+    /// Samples that the rival has not heard of yet.
+    untold: Vec<Untold>,
+}
+
+/// A sample that the rival has not heard of yet.
+struct Untold {
+    /// Its number among those of its path, from 1: its time.
+    number: u64,
+    /// The pool, by its place.
+    pool: usize,
+    latency_ms: f64,
+    drop_rate: f64,
 }
 
 struct Pool {
@@ -238,22 +253,36 @@ impl Stage<'_> {
         pool.samples += 1;
         let at = Mono(0).plus_ms(pool.samples * SAMPLES_APART_MS);
         let state = pool.track.feed(&settings, at, Point { latency_ms, drop_rate, bytes: 0 }).state;
-        self.now_ms = self.now_ms.max(self.began_ms + at.0 as f64 / 1e6);
-        self.ideal_ms = self.ideal_ms.min(latency_ms);
-        let outcome = Finished {
-            at_ms: self.now_ms,
-            name,
-            elapsed_ms: latency_ms,
-            ideal_ms: self.ideal_ms,
-            ok: drop_rate < settings.thresholds.drop_quarantine,
-        };
-        if let Some(rival) = &mut self.rival {
-            rival.finished(&outcome);
-        }
+        let number = pool.samples;
+        let pool = self.pools.iter().position(|pool| pool.target.pool.as_str() == name).unwrap_or(0);
+        self.untold.push(Untold { number, pool, latency_ms, drop_rate });
         Ok(state)
     }
 
+    /// Tells the rival of every sample until now, and says what is now.
+    fn tell(&mut self) -> f64 {
+        self.untold.sort_by_key(|sample| (sample.number, sample.pool));
+        let newest = self.pools.iter().map(|pool| pool.samples).max().unwrap_or(0);
+        let at_ms = |number: u64| self.began_ms + (number * SAMPLES_APART_MS) as f64;
+        if let Some(rival) = &mut self.rival {
+            for sample in &self.untold {
+                let Some(pool) = self.pools.get(sample.pool) else { continue };
+                rival.finished(&Finished {
+                    at_ms: at_ms(sample.number),
+                    name: pool.target.pool.as_str(),
+                    elapsed_ms: sample.latency_ms,
+                    ideal_ms: self.ideal_ms,
+                    ok: sample.drop_rate < self.settings.thresholds.drop_quarantine,
+                });
+            }
+        }
+        let now_ms = at_ms(newest);
+        self.untold.clear();
+        now_ms
+    }
+
     fn route(&mut self, workload: &Workload, tie: u64) -> Routed {
+        let now_ms = self.tell();
         let thresholds = &self.settings.thresholds;
         let candidate = |pool: &Pool| Candidate {
             health_age_ms: Some(0),
@@ -269,25 +298,14 @@ impl Stage<'_> {
         let chosen = match &mut self.rival {
             None => decision.choice.chosen,
             Some(rival) => {
-                let open = |one: &Candidate| one.health.state.carries() && !one.capacity.hard_saturated();
-                let open: Vec<usize> =
-                    candidates.iter().enumerate().filter(|(_, one)| open(one)).map(|(index, _)| index).collect();
-                let sights: Vec<Sight<'_>> =
-                    open.iter().filter_map(|index| candidates.get(*index)).map(sight).collect();
-                let ask = Ask { at_ms: self.now_ms, prefix_blocks: None };
+                let judged = candidates.iter().zip(&decision.assessments).enumerate();
+                let open = judged.filter(|(_, (one, found))| Choosable::UpAndNotFull.includes(one, &found.verdict));
+                let (open, sights): (Vec<usize>, Vec<Sight<'_>>) =
+                    open.map(|(index, (one, _))| (index, Sight::of(one))).unzip();
+                let ask = Ask { at_ms: now_ms, prefix_blocks: None };
                 rival.choose(&ask, &sights).and_then(|index| open.get(index).copied())
             }
         };
         Routed { workload: workload.clone(), candidates, decision, chosen }
-    }
-}
-
-fn sight(candidate: &Candidate) -> Sight<'_> {
-    Sight {
-        name: candidate.target.pool.as_str(),
-        state: candidate.health.state,
-        gfs: candidate.health.gfs,
-        latency_ms: candidate.health.p99_latency_ms,
-        load: Load::of(&candidate.capacity),
     }
 }

@@ -62,13 +62,13 @@ struct Trials {
 impl Trials {
     /// Every episode of an experiment as Seam plays it.
     fn of(&self, experiment: &str) -> Result<Vec<Played>, BadEpisode> {
-        self.under(experiment, Policy::Seam)
+        self.under(experiment, Policy::Seam, 0)
     }
 
-    /// Every episode of an experiment as `policy` plays it.
-    fn under(&self, experiment: &str, policy: Policy) -> Result<Vec<Played>, BadEpisode> {
+    /// Every episode of an experiment as `policy` plays it with `seed`.
+    fn under(&self, experiment: &str, policy: Policy, seed: u64) -> Result<Vec<Played>, BadEpisode> {
         let episodes = self.episodes.iter().enumerate().filter(|(_, episode)| episode.experiment == experiment);
-        let mut chooser = Chooser::new(policy);
+        let mut chooser = Chooser::new(policy, seed);
         let play = |(index, episode): (usize, &Episode)| {
             episode.play(self.profile, &mut chooser).map_err(|what| BadEpisode { line: index + 1, what })
         };

@@ -177,7 +177,7 @@ impl MeshTrack {
         if self.window.newest().is_some_and(|newest| taken < newest) {
             return false;
         }
-        self.window.push(&settings.thresholds, taken, point);
+        self.window.push(taken, point);
         let window = self.stats(&settings.thresholds);
         self.latency.observe(&settings.thresholds, taken, &window, failed);
         self.transfers.window(settings, taken, self.latency.is_clean());

@@ -154,8 +154,8 @@ fn number(value: f64) -> String {
 fn verdict(route: &RouteSummary, candidate: &CandidateSummary) -> String {
     if route.chosen.as_ref() == Some(&candidate.pool) {
         return match route.outcome {
-            Outcome::Admitted => "chosen: none is healthier",
-            Outcome::AdmittedDespiteDegradation => "chosen: degraded, none is healthier",
+            Outcome::Admitted => "chosen: no admissible one is healthier",
+            Outcome::AdmittedDespiteDegradation => "chosen: degraded, and none is better",
             Outcome::ReroutedToAlternate => rerouted(route),
             Outcome::AdmittedLeastBad | Outcome::NoAdmissiblePool => "chosen: the least bad",
         }

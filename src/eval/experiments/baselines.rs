@@ -11,6 +11,8 @@ use crate::rivals::Policy;
 const STRICT_FROM: f64 = 0.7;
 /// Up to this one it is tolerant.
 const TOLERANT_TO: f64 = 0.35;
+/// Policies that draw play all trials once for each of so many seeds; their figures are of all of them.
+const SEEDS: u64 = 20;
 /// Who is compared: all that need no prefix blocks, which the episodes have not.
 const POLICIES: [Policy; 9] = [
     Policy::Seam,
@@ -34,7 +36,9 @@ pub struct Baselines {
 /// What one policy came to.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Standing {
-    /// Requests.
+    /// How often all trials were played, each time with another seed; once if nothing is drawn.
+    pub seeds: u64,
+    /// Requests, those of all seeds together.
     pub trials: usize,
     /// Those that went somewhere.
     pub admissions: usize,
@@ -85,7 +89,14 @@ impl Serialize for Baselines {
 }
 
 pub(super) fn run(trials: &Trials) -> Result<Baselines, BadEpisode> {
-    let stand = |policy: Policy| Ok((policy, standing(&trials.under("baseline_comparison", policy)?)));
+    let stand = |policy: Policy| {
+        let seeds = if policy.draws() { SEEDS } else { 1 };
+        let mut played = Vec::new();
+        for seed in 0..seeds {
+            played.extend(trials.under("baseline_comparison", policy, seed)?);
+        }
+        Ok((policy, Standing { seeds, ..standing(&played) }))
+    };
     Ok(Baselines { standings: POLICIES.into_iter().map(stand).collect::<Result<_, _>>()? })
 }
 
@@ -112,6 +123,7 @@ fn standing(played: &[Played]) -> Standing {
     let chosen = || routes().filter_map(|routed| routed.decision.assessments.get(routed.chosen?));
     let admissions = routes().filter(|routed| routed.chosen.is_some()).count();
     Standing {
+        seeds: 1,
         trials: routes().count(),
         admissions,
         rejections: routes().count() - admissions,

@@ -2,8 +2,8 @@
 //! restore, slower again for a path that flaps.
 //!
 //! ```text
-//!            gfs > 0.18                 gfs > 0.40,             gfs > 0.65,               severe for 2 × persistence, on
-//!                                       persisting              persisting                new evidence; or it refuses
+//!            gfs > 0.18                 gfs > 0.40,             gfs > 0.65,               severe for 2 × persistence by
+//!                                       persisting              persisting                more than outliers; or it refuses
 //! HEALTHY ───────────▶ DEGRADED_USABLE ──────▶ DEGRADED_RESTRICTED ──────▶ QUARANTINE_CANDIDATE ──────▶ QUARANTINED
 //!    ▲                    │  ▲                     │        ▲                 │        │                    │
 //!    │                    │  └─ eased, persisting ─┘        └─ eased ─────────┘        │                    │ hold over,
@@ -30,6 +30,7 @@ use crate::model::PathState;
 pub struct LatencyTrack {
     state: PathState,
     bad_windows: u32,
+    /// Of windows that outliers alone do not make severe.
     severe_windows: u32,
     clean_windows: u32,
     eased_windows: u32,
@@ -91,9 +92,9 @@ impl LatencyTrack {
             self.flaps.forget(thresholds, now);
         }
         let band = Band::of(gfs(thresholds, &window.stats));
-        self.count(band, failed);
+        self.count(band, window, failed);
         let refuses = self.failures >= thresholds.persistence_to_escalate;
-        let next = if refuses { PathState::Quarantined } else { self.next(&self.facts(thresholds, now, window), band) };
+        let next = if refuses { PathState::Quarantined } else { self.next(&self.facts(thresholds, now), band) };
         self.enter(thresholds, now, next, bad(band));
     }
 
@@ -102,21 +103,20 @@ impl LatencyTrack {
         self.clean_windows > 0
     }
 
-    fn count(&mut self, band: Band, failed: bool) {
+    fn count(&mut self, band: Band, window: &FreshStats, failed: bool) {
         let counted = |count: u32, goes_on: bool| if goes_on { count.saturating_add(1) } else { 0 };
         self.bad_windows = counted(self.bad_windows, bad(band));
-        self.severe_windows = counted(self.severe_windows, band == Band::Severe);
+        self.severe_windows = counted(self.severe_windows, window.severe_without_worst);
         self.clean_windows = counted(self.clean_windows, !bad(band));
         self.eased_windows = counted(self.eased_windows, milder(self.state, band));
         self.failures = counted(self.failures, failed);
     }
 
-    fn facts(&self, thresholds: &Thresholds, now: Mono, window: &FreshStats) -> Facts {
+    fn facts(&self, thresholds: &Thresholds, now: Mono) -> Facts {
         let persistence = thresholds.persistence_to_escalate;
         Facts {
             persists: self.bad_windows >= persistence,
-            // One outlier makes every window severe that it stands in; only new ones make it last.
-            lasts: self.severe_windows >= persistence.saturating_mul(2) && window.offending >= persistence,
+            lasts: self.severe_windows >= persistence.saturating_mul(2),
             eased: self.eased_windows >= persistence,
             restores: self.clean_windows >= self.flaps.slowed(thresholds.clean_to_restore),
             heals: self.clean_windows >= self.flaps.slowed(thresholds.clean_to_healthy),

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::flaps::whole_ms;
 use crate::core::Mono;
 use crate::health::Thresholds;
+use crate::health::score::gfs;
+use crate::health::state::Band;
 use crate::health::window::{Point, WINDOW_SAMPLES, WindowStats};
 
 /// One sample and when it was taken.
@@ -14,8 +16,6 @@ use crate::health::window::{Point, WINDOW_SAMPLES, WindowStats};
 struct Timed {
     taken: Mono,
     point: Point,
-    /// It is as bad as a quarantine by itself, not by what stood before it in the window.
-    offends: bool,
 }
 
 /// What the fresh samples say.
@@ -23,8 +23,8 @@ struct Timed {
 pub(super) struct FreshStats {
     /// Their numbers.
     pub(super) stats: WindowStats,
-    /// Samples among them that are as bad as a quarantine by themselves.
-    pub(super) offending: u32,
+    /// They are severe, and would be without the worst of them: one fewer than persist.
+    pub(super) severe_without_worst: bool,
     /// The smallest latency of those that worked, in milliseconds; 0 if none did.
     pub(super) base_latency_ms: f64,
 }
@@ -38,11 +38,11 @@ pub struct FreshWindow {
 
 impl FreshWindow {
     /// Adds the newest sample; the oldest leaves when the window is full.
-    pub(super) fn push(&mut self, thresholds: &Thresholds, taken: Mono, point: Point) {
+    pub(super) fn push(&mut self, taken: Mono, point: Point) {
         if self.samples.len() >= WINDOW_SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back(Timed { taken, point, offends: offends(thresholds, &point) });
+        self.samples.push_back(Timed { taken, point });
     }
 
     /// When the newest sample was taken.
@@ -59,9 +59,11 @@ impl FreshWindow {
         let fresh = samples.filter(|sample| at.ms_since(sample.taken) < fresh_ms.max(1));
         let worked = fresh.clone().filter(|sample| sample.point.drop_rate < 1.0);
         let base = worked.map(|sample| sample.point.latency_ms).reduce(f64::min);
+        let points = fresh.map(|sample| (sample.point.latency_ms, sample.point.drop_rate));
+        let stats = WindowStats::of(points.clone());
         FreshStats {
-            stats: WindowStats::of(fresh.clone().map(|sample| (sample.point.latency_ms, sample.point.drop_rate))),
-            offending: u32::try_from(fresh.filter(|sample| sample.offends).count()).unwrap_or(u32::MAX),
+            stats,
+            severe_without_worst: severe(thresholds, &stats) && severe_without_worst(thresholds, points.collect()),
             base_latency_ms: base.unwrap_or(0.0),
         }
     }
@@ -72,10 +74,17 @@ impl FreshWindow {
     }
 }
 
-/// Whether a sample is as bad as a quarantine by itself: lost, failed, or as slow or lossy as counts
-/// in full.
-fn offends(thresholds: &Thresholds, point: &Point) -> bool {
-    point.latency_ms >= thresholds.latency_quarantine_ms || point.drop_rate >= thresholds.drop_quarantine
+fn severe(thresholds: &Thresholds, stats: &WindowStats) -> bool {
+    Band::of(gfs(thresholds, stats)) == Band::Severe
+}
+
+/// Whether samples of a latency and a drop rate each are severe without the worst of them, one fewer
+/// than persist. An outlier makes every window severe that it stands in; this asks for more than that.
+fn severe_without_worst(thresholds: &Thresholds, mut samples: Vec<(f64, f64)>) -> bool {
+    let alone = |sample: &(f64, f64)| gfs(thresholds, &WindowStats::of(std::iter::once(*sample)));
+    samples.sort_by(|left, right| alone(right).total_cmp(&alone(left)));
+    let outliers = usize::try_from(thresholds.persistence_to_escalate).unwrap_or(usize::MAX).saturating_sub(1);
+    severe(thresholds, &WindowStats::of(samples.iter().skip(outliers).copied()))
 }
 
 impl From<FreshWindow> for Vec<Timed> {
@@ -102,7 +111,7 @@ mod tests {
     fn window(samples: &[(u64, f64, f64)]) -> FreshWindow {
         let mut window = FreshWindow::default();
         for &(ms, latency_ms, drop_rate) in samples {
-            window.push(&Thresholds::default(), at(ms), Point { latency_ms, drop_rate, bytes: 0 });
+            window.push(at(ms), Point { latency_ms, drop_rate, bytes: 0 });
         }
         window
     }
@@ -123,10 +132,23 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_offends_by_itself_or_not_at_all() {
-        let samples = [(0, 2.0, 0.0), (1, 39.9, 0.0), (2, 40.0, 0.0), (3, 5.0, 1.0), (4, 2.0, 0.05), (5, 2.0, 0.049)];
-        let stats = window(&samples).stats(&Thresholds::default(), at(5));
-        assert_eq!(stats.offending, 3, "40 ms, the lost one, and 5 % lost");
-        assert_eq!(stats.base_latency_ms, 2.0);
+    fn a_window_that_only_outliers_make_severe_is_not_severe_without_them() {
+        let thresholds = Thresholds::default();
+        let judged = |samples: &[(u64, f64, f64)]| {
+            let stats = window(samples).stats(&thresholds, at(10));
+            (severe(&thresholds, &stats.stats), stats.severe_without_worst)
+        };
+        let with = |bad: &[(u64, f64, f64)]| {
+            let good: Vec<_> = (bad.len() as u64..10).map(|ms| (ms, 2.0, 0.0)).collect();
+            judged(&[bad, &good].concat())
+        };
+        assert_eq!(with(&[(0, 200.0, 1.0)]), (true, false), "one");
+        assert_eq!(with(&[(0, 200.0, 1.0), (1, 200.0, 1.0)]), (true, false), "two");
+        assert_eq!(with(&[(0, 200.0, 1.0), (1, 200.0, 1.0), (2, 200.0, 1.0)]), (true, true), "as many as persist");
+        let unsteady: Vec<_> = (0..10).map(|ms| (ms, if ms % 2 == 0 { 39.0 } else { 2.0 }, 0.0)).collect();
+        assert_eq!(judged(&unsteady), (true, true), "by jitter alone");
+        assert_eq!(with(&[]), (false, false));
+        let base = window(&[(0, 5.0, 1.0), (1, 7.0, 0.0), (2, 9.0, 0.0)]).stats(&thresholds, at(2)).base_latency_ms;
+        assert_eq!(base, 7.0, "of those that worked");
     }
 }

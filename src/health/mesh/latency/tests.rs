@@ -51,13 +51,13 @@ fn at(s: u64) -> Mono {
     Mono(0).plus_ms(s * 1000)
 }
 
-/// A window of this GFS, by latency alone.
-fn window(thresholds: &Thresholds, score: f64, offending: u32) -> FreshStats {
+/// A window of this GFS, by latency alone, which outliers made so or not.
+fn window(thresholds: &Thresholds, score: f64, outliers: bool) -> FreshStats {
     let alone = Thresholds { w_latency: 1.0, w_jitter: 0.0, w_drop: 0.0, ..thresholds.clone() };
     let stats =
         WindowStats { p99_latency_ms: score * alone.latency_quarantine_ms, sample_count: 10, ..WindowStats::default() };
     assert!((gfs(&alone, &stats) - score).abs() < 1e-12);
-    FreshStats { stats, offending, base_latency_ms: 0.0 }
+    FreshStats { stats, severe_without_worst: Band::of(score) == Band::Severe && !outliers, base_latency_ms: 0.0 }
 }
 
 fn thresholds() -> Thresholds {
@@ -69,7 +69,7 @@ fn every_state_answers_every_band_as_the_table_says() {
     let thresholds = thresholds();
     for (from, score, first, persisting) in TABLE {
         let mut track = LatencyTrack::in_state(from);
-        track.observe(&thresholds, at(1), &window(&thresholds, score, 10), false);
+        track.observe(&thresholds, at(1), &window(&thresholds, score, false), false);
         assert_eq!(track.state, first, "{from} at {score}, first window");
 
         let clean = score <= BAD_ABOVE;
@@ -84,20 +84,23 @@ fn every_state_answers_every_band_as_the_table_says() {
         let severe_windows = if score == SEVERE { bad_windows } else { 0 };
         let counts = LatencyTrack { bad_windows, severe_windows, clean_windows, ..LatencyTrack::in_state(from) };
         let mut track = LatencyTrack { eased_windows, ..counts };
-        track.observe(&thresholds, at(1), &window(&thresholds, score, 10), false);
+        track.observe(&thresholds, at(1), &window(&thresholds, score, false), false);
         assert_eq!(track.state, persisting, "{from} at {score}, window {enough}");
     }
 }
 
 #[test]
-fn without_new_bad_samples_a_candidate_is_not_quarantined() {
+fn outliers_alone_do_not_quarantine_a_candidate() {
     let thresholds = thresholds();
     let mut track = LatencyTrack::default();
     for s in 0..20 {
-        track.observe(&thresholds, at(s), &window(&thresholds, SEVERE, 2), false);
+        track.observe(&thresholds, at(s), &window(&thresholds, SEVERE, true), false);
     }
-    assert_eq!(track.state, QuarantineCandidate);
-    track.observe(&thresholds, at(20), &window(&thresholds, SEVERE, 3), false);
+    for s in 20..25 {
+        track.observe(&thresholds, at(s), &window(&thresholds, SEVERE, false), false);
+        assert_eq!(track.state, QuarantineCandidate, "{s}");
+    }
+    track.observe(&thresholds, at(25), &window(&thresholds, SEVERE, false), false);
     assert_eq!(track.state, Quarantined);
 }
 
@@ -106,13 +109,13 @@ fn milder_bad_windows_do_not_count_towards_a_quarantine() {
     let thresholds = thresholds();
     let mut track = LatencyTrack::default();
     for s in 0..20 {
-        track.observe(&thresholds, at(s), &window(&thresholds, HIGH, 10), false);
+        track.observe(&thresholds, at(s), &window(&thresholds, HIGH, false), false);
     }
     for s in 20..25 {
-        track.observe(&thresholds, at(s), &window(&thresholds, SEVERE, 10), false);
+        track.observe(&thresholds, at(s), &window(&thresholds, SEVERE, false), false);
         assert_eq!(track.state, QuarantineCandidate, "{s}");
     }
-    track.observe(&thresholds, at(25), &window(&thresholds, SEVERE, 10), false);
+    track.observe(&thresholds, at(25), &window(&thresholds, SEVERE, false), false);
     assert_eq!(track.state, Quarantined, "the sixth severe one in a row");
 }
 
@@ -122,7 +125,7 @@ fn a_transport_that_refuses_is_quarantined_at_once_from_every_state() {
     for from in PathState::ALL {
         let mut track = LatencyTrack::in_state(*from);
         for s in 0..3 {
-            track.observe(&thresholds, at(s), &window(&thresholds, CLEAN, 1), true);
+            track.observe(&thresholds, at(s), &window(&thresholds, CLEAN, false), true);
         }
         assert_eq!(track.state, Quarantined, "{from}");
     }
@@ -133,31 +136,31 @@ fn nothing_ends_a_quarantine_before_its_hold_and_what_is_bad_then_begins_it_anew
     let thresholds = thresholds();
     let refused = |track: &mut LatencyTrack| {
         for _ in 0..3 {
-            track.observe(&thresholds, at(0), &window(&thresholds, SEVERE, 3), true);
+            track.observe(&thresholds, at(0), &window(&thresholds, SEVERE, false), true);
         }
     };
     let mut track = LatencyTrack::default();
     refused(&mut track);
     assert_eq!(track.hold_until, at(10));
     for s in 1..10 {
-        track.observe(&thresholds, at(s), &window(&thresholds, CLEAN, 0), false);
+        track.observe(&thresholds, at(s), &window(&thresholds, CLEAN, false), false);
         assert_eq!(track.state, Quarantined, "after {s} clean windows");
     }
-    track.observe(&thresholds, at(10), &window(&thresholds, CLEAN, 0), false);
+    track.observe(&thresholds, at(10), &window(&thresholds, CLEAN, false), false);
     assert_eq!(track.state, Restored);
 
     let mut track = LatencyTrack::default();
     refused(&mut track);
-    track.observe(&thresholds, at(9), &window(&thresholds, SEVERE, 3), false);
+    track.observe(&thresholds, at(9), &window(&thresholds, SEVERE, false), false);
     assert_eq!(track.hold_until, at(10), "bad samples do not extend it");
-    track.observe(&thresholds, at(10), &window(&thresholds, SEVERE, 3), false);
+    track.observe(&thresholds, at(10), &window(&thresholds, SEVERE, false), false);
     assert_eq!((track.state, track.hold_until, track.flaps.count()), (Quarantined, at(20), 1));
 }
 
 proptest! {
     #[test]
     fn no_sequence_skips_a_stage(
-        scores in prop::collection::vec((0.0..=1.0f64, 0u32..10, prop::bool::weighted(0.1)), 1..300),
+        scores in prop::collection::vec((0.0..=1.0f64, prop::bool::ANY, prop::bool::weighted(0.1)), 1..300),
         persistence_to_escalate in 1u32..5,
         clean_to_restore in 1u32..6,
         clean_to_healthy in 1u32..9,
@@ -165,9 +168,9 @@ proptest! {
         let thresholds =
             Thresholds { persistence_to_escalate, clean_to_restore, clean_to_healthy, ..thresholds() };
         let mut track = LatencyTrack::default();
-        for (turn, (score, offending, failed)) in scores.into_iter().enumerate() {
+        for (turn, (score, outliers, failed)) in scores.into_iter().enumerate() {
             let (before, now) = (track, at(turn as u64));
-            track.observe(&thresholds, now, &window(&thresholds, score, offending), failed);
+            track.observe(&thresholds, now, &window(&thresholds, score, outliers), failed);
             prop_assert!((track.bad_windows == 0) != (track.clean_windows == 0));
             match (before.state, track.state) {
                 (Quarantined, Quarantined) => {}
@@ -179,7 +182,7 @@ proptest! {
                 (from, Quarantined) => {
                     let refused = track.failures >= persistence_to_escalate;
                     prop_assert!(refused || from == QuarantineCandidate);
-                    prop_assert!(refused || offending >= persistence_to_escalate);
+                    prop_assert!(refused || !outliers);
                     prop_assert_eq!(track.hold_until, now.plus_ms(track.hold_ms));
                 }
                 (QuarantineCandidate, to) => {
