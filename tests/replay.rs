@@ -164,6 +164,7 @@ fn line_ends_byte_order_mark_gzip_quotes_and_further_columns_change_nothing() {
     let windows = format!("\u{feff}{}\r\n\r\n", TRACE.replace('\n', "\r\n"));
     let quoted: String =
         TRACE.lines().map(|line| format!("\"{}\"\n", line.split(',').collect::<Vec<_>>().join("\" , \""))).collect();
+    let like_json: String = TRACE.lines().map(|line| format!("[note],{line}\n")).collect();
     let further: String = TRACE.lines().map(|line| format!("note,{line},\n")).collect();
     let python = TRACE.replace("true", "True").replace("false", "False");
     for (what, bytes) in [
@@ -173,6 +174,7 @@ fn line_ends_byte_order_mark_gzip_quotes_and_further_columns_change_nothing() {
         ("two gzip members", [gzip(&TRACE[..700]), gzip(&TRACE[700..])].concat()),
         ("quotes", quoted.into_bytes()),
         ("further columns", further.into_bytes()),
+        ("a first column that looks like JSON", like_json.into_bytes()),
         ("Python's flags", python.into_bytes()),
     ] {
         assert!(run(bytes, &reference()).unwrap() == plain, "{what}");
@@ -225,6 +227,15 @@ fn what_is_wrong_with_a_trace_is_said_with_file_line_and_column() {
         (
             "{\"timestamp\": 1}\n".into(),
             "t.csv, line 1, the first line: found JSON, allowed a CSV request trace, whose",
+        ),
+        (
+            "{\"timestamp\": 1, \"latency_ms\": 2}\n".into(),
+            "t.csv, line 1, the first line: found JSON, allowed a CSV request trace, whose",
+        ),
+        ("[\"a\", \"timestamp\", 3]\n".into(), "t.csv, line 1, the first line: found JSON, allowed a CSV request trace"),
+        (
+            one("pool_id", "\"a\"\u{1b}[31m"),
+            "t.csv, line 3, the line: found \"\\u{1b}[31m,2.0,0.5,0.0,1,8,0.75,0.7,30,0.3,false,true,0\", allowed a comma",
         ),
         (
             "TIMESTAMP,ContextTokens,GeneratedTokens\n".into(),
