@@ -11,7 +11,7 @@
 //! whatif, sim, rivals             one line decided; whole meshes in virtual time; other policies
 //! health, policy, ledger, mesh    cores: pure state machines
 //! codec, api                      bytes and JSON on the wire
-//! model, core, fault              words, the `Core` trait, what a faulty path draws
+//! model, core, fault, causes      words, the `Core` trait, what a faulty path draws, errors as text
 //! ```
 //!
 //! Imports point downward only. A core reads no clock, draws no random number, opens no socket and
@@ -25,6 +25,7 @@
 //! KV blocks: Seam chooses paths, and leaves the rest to the engine.
 
 pub mod api;
+pub mod causes;
 pub mod codec;
 pub mod core;
 pub mod fault;

@@ -46,7 +46,7 @@ use crate::policy::decide::{Candidate, Decision, Load, MAX_EXCLUDED_FRACTION, Te
 use crate::rivals::{Ask, Choosable, Finished, Policy, Rival, Sight};
 use crate::trace::TraceError;
 use known::{Pools, RequestIds};
-use outcomes::{Ms, Outcomes, UnderWay};
+use outcomes::{Losses, Ms, Outcomes, UnderWay};
 use requests::{Request, Requests};
 use summary::{Facts, Tally, Totals};
 
@@ -62,7 +62,7 @@ pub struct Settings {
     pub policies: Vec<Policy>,
     /// Which pools the policies beside Seam choose from.
     pub rivals_see: Choosable,
-    /// What the policies that draw draw from.
+    /// What the policies that draw draw from, and what of their choices fails.
     pub seed: u64,
 }
 
@@ -160,6 +160,13 @@ struct Player {
     /// None for Seam itself.
     rival: Option<Box<dyn Rival + Send>>,
     tally: Tally,
+    losses: Losses,
+}
+
+impl Player {
+    fn new(rival: Option<Box<dyn Rival + Send>>, seed: u64) -> Self {
+        Self { rival, tally: Tally::default(), losses: Losses::new(seed) }
+    }
 }
 
 /// Time as the rivals are told: from the first request on, and never backwards.
@@ -271,7 +278,7 @@ impl Replay {
                 let left_out = named.is_empty() && policy.needs_prefix_blocks() && !has_blocks;
                 if !left_out && !self.policies.contains(&policy) {
                     self.policies.push(policy);
-                    self.players.push(Player { rival: policy.rival(self.settings.seed), tally: Tally::default() });
+                    self.players.push(Player::new(policy.rival(self.settings.seed), self.settings.seed));
                 }
             }
         }
@@ -323,7 +330,7 @@ impl Replay {
                     pool: row.pool,
                     elapsed: Ms::new(row.latency_ms),
                     ideal: Ms::new(pool.ideal_ms),
-                    ok: row.drop_rate < self.settings.thresholds.drop_quarantine,
+                    ok: !player.losses.lost(row.drop_rate),
                 });
             }
         }

@@ -195,6 +195,22 @@ fn the_agent_checks_its_configuration_and_prints_the_effective_one() {
 }
 
 #[test]
+fn an_agent_that_cannot_start_says_why_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("seam.toml");
+    let prefill = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/configs/prefill.toml")).unwrap();
+    // No machine has an address that is set aside for documents.
+    let here = folder.path().to_str().unwrap();
+    let text = prefill.replace("127.0.0.1:", "192.0.2.1:").replace("/tmp/seam", here).replace("/dev/shm", here);
+    std::fs::write(&config, text).unwrap();
+    let output = seam_agent(&["--config", config.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = err(&output) + &out(&output);
+    let failed = words.lines().find(|line| line.contains("the agent cannot start")).unwrap();
+    assert_eq!(failed.matches("os error").count(), 1, "{failed}");
+}
+
+#[test]
 fn the_agent_refuses_a_bad_configuration_with_status_two() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad.toml");

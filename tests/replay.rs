@@ -13,8 +13,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use seam::model::{Outcome, Profile};
-use seam::replay::{ChoicesCsv, MAX_CANDIDATES, Placed, Replay, ReplayError, Settings, Sink, Summary, replay};
+use seam::replay::{
+    ChoicesCsv, MAX_CANDIDATES, MAX_POOLS, Placed, REMEMBERED_REQUESTS, Replay, ReplayError, Settings, Sink, Summary,
+    replay,
+};
 use seam::rivals::{Choosable, Policy};
+use seam::trace::MAX_LINE_BYTES;
 use serde_json::Value;
 
 const TRACE: &str = include_str!("../src/eval/data/replay_trace.csv");
@@ -164,6 +168,7 @@ fn line_ends_byte_order_mark_gzip_quotes_and_further_columns_change_nothing() {
     let windows = format!("\u{feff}{}\r\n\r\n", TRACE.replace('\n', "\r\n"));
     let quoted: String =
         TRACE.lines().map(|line| format!("\"{}\"\n", line.split(',').collect::<Vec<_>>().join("\" , \""))).collect();
+    let like_json: String = TRACE.lines().map(|line| format!("[note],{line}\n")).collect();
     let further: String = TRACE.lines().map(|line| format!("note,{line},\n")).collect();
     let python = TRACE.replace("true", "True").replace("false", "False");
     for (what, bytes) in [
@@ -173,6 +178,7 @@ fn line_ends_byte_order_mark_gzip_quotes_and_further_columns_change_nothing() {
         ("two gzip members", [gzip(&TRACE[..700]), gzip(&TRACE[700..])].concat()),
         ("quotes", quoted.into_bytes()),
         ("further columns", further.into_bytes()),
+        ("a first column that looks like JSON", like_json.into_bytes()),
         ("Python's flags", python.into_bytes()),
     ] {
         assert!(run(bytes, &reference()).unwrap() == plain, "{what}");
@@ -225,6 +231,18 @@ fn what_is_wrong_with_a_trace_is_said_with_file_line_and_column() {
         (
             "{\"timestamp\": 1}\n".into(),
             "t.csv, line 1, the first line: found JSON, allowed a CSV request trace, whose",
+        ),
+        (
+            "{\"timestamp\": 1, \"latency_ms\": 2}\n".into(),
+            "t.csv, line 1, the first line: found JSON, allowed a CSV request trace, whose",
+        ),
+        (
+            "[\"a\", \"timestamp\", 3]\n".into(),
+            "t.csv, line 1, the first line: found JSON, allowed a CSV request trace",
+        ),
+        (
+            one("pool_id", "\"a\"\u{1b}[31m"),
+            "t.csv, line 3, the line: found \"\\u{1b}[31m,2.0,0.5,0.0,1,8,0.75,0.7,30,0.3,false,true,0\", allowed a comma",
         ),
         (
             "TIMESTAMP,ContextTokens,GeneratedTokens\n".into(),
@@ -510,10 +528,20 @@ fn the_command_refuses_with_status_two_and_leaves_no_files() {
     let output = seamctl(&[bad.to_str().unwrap(), "--out", dir.to_str().unwrap()]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
     assert!(err(&output).contains("bad.csv, line 3, latency_ms: found \"-1\", allowed"), "{}", err(&output));
-    assert_eq!(dir.read_dir().unwrap().count(), 0);
+    // Neither files nor the folder for them, wherever the fault lies.
+    assert!(!dir.exists());
+    let deep = dir.join("deep");
+    for input in [PUBLISHED, "no/such.csv"] {
+        let args = [PUBLISHED, input, "no/such.csv", "--out", deep.to_str().unwrap()];
+        let output = seamctl(&args);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+        assert_eq!(err(&output), "seamctl: no/such.csv: No such file or directory (os error 2)\n");
+        assert!(!dir.exists());
+    }
 
     for (args, part) in [
-        (&["no/such.csv"] as &[&str], "no/such.csv"),
+        (&[PUBLISHED, env!("CARGO_MANIFEST_DIR")] as &[&str], "is a directory\n"),
+        (&[PUBLISHED, "--config", "no/such.toml"], "no/such.toml: cannot be read"),
         (&[], "FILE"),
         (&[PUBLISHED, "--policy", "sem"], "seam"),
         (&[PUBLISHED, "--policy", "kv_load"], "no column prefix_blocks"),
@@ -525,4 +553,87 @@ fn the_command_refuses_with_status_two_and_leaves_no_files() {
     }
     let output = seamctl(&[PUBLISHED, "--out", bad.to_str().unwrap()]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
+}
+
+#[test]
+fn broken_compression_names_the_file_and_its_fault_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.csv.gz");
+    let mut bytes = gzip(TRACE);
+    bytes.truncate(bytes.len() / 2);
+    std::fs::write(&broken, bytes).unwrap();
+    let output = seamctl(&[broken.to_str().unwrap()]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+    let words = err(&output);
+    let fault = words.trim_end().strip_prefix(&format!("seamctl: {}: ", broken.display())).unwrap();
+    assert!(!fault.is_empty() && !fault.contains(':'), "{words}");
+}
+
+#[test]
+fn a_configuration_decides_the_same_history_by_its_own_profile_and_thresholds() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = folder.path().join("history.csv");
+    let slow = row(&[
+        ("workload_type", "batch"),
+        ("latency_ms", "20"),
+        ("criticality", "0.2"),
+        ("sla_ms", "200"),
+        ("jitter_tolerance", "0.9"),
+        ("is_prefill_decode_strict", "false"),
+    ]);
+    std::fs::write(&history, trace(&[slow])).unwrap();
+    let prefill = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/prefill.toml"));
+    let config = folder.path().join("seam.toml");
+    let decided = |policy: &str, args: &[&str]| {
+        std::fs::write(&config, format!("{prefill}\n[policy]\n{policy}")).unwrap();
+        let files = [history.to_str().unwrap(), "--json", "--config", config.to_str().unwrap()];
+        let output = seamctl(&[files.as_slice(), args].concat());
+        assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+        let summary: Value = serde_json::from_str(&out(&output)).unwrap();
+        (summary["profile"].as_str().unwrap().to_owned(), summary["policy_metrics"]["seam"]["no_pool_count"].clone())
+    };
+    let stricter = "thresholds.latency_quarantine_ms = 18.0\n";
+    let reference = "profile = \"reference\"\n";
+    assert_eq!(decided(reference, &[]), ("reference".to_owned(), 0.into()));
+    assert_eq!(decided(&format!("{reference}{stricter}"), &[]), ("reference".to_owned(), 1.into()));
+    assert_eq!(decided(stricter, &[]), ("mesh".to_owned(), 1.into()));
+    // What is said beside it wins, and the thresholds stay the file's.
+    assert_eq!(decided(stricter, &["--profile", "reference"]), ("reference".to_owned(), 1.into()));
+
+    std::fs::write(&config, "[policy]\nprofil = \"mesh\"\n").unwrap();
+    let output = seamctl(&[PUBLISHED, "--config", config.to_str().unwrap()]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+    assert!(err(&output).contains("policy.profil: unknown key"), "{}", err(&output));
+}
+
+const DOCUMENT: &str = include_str!("../docs/replay.md");
+
+#[test]
+fn the_table_in_the_document_is_what_the_command_prints() {
+    let block = DOCUMENT.split("```\n$ seamctl replay ").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let (args, shown) = block.split_once('\n').unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seamctl"));
+    command.arg("replay").args(args.split(' ')).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let printed = out(&command.env_remove("COLUMNS").stdin(Stdio::null()).output().unwrap());
+    let mut printed = printed.lines();
+    let shown: Vec<&str> = shown.lines().filter(|line| *line != " …").collect();
+    assert!(shown.len() > 10, "{block}");
+    for line in shown {
+        // In the order printed; only what the ellipsis stands for is left out.
+        assert!(printed.any(|found| found == line), "docs/replay.md shows {line:?}, which is not printed there");
+    }
+}
+
+#[test]
+fn the_bounds_in_the_document_are_those_of_the_code() {
+    let digits = |text: &str| text.replace(',', "");
+    for (what, most) in [
+        ("bytes of a line", MAX_LINE_BYTES),
+        ("rows of a request", MAX_CANDIDATES as u64),
+        ("different pools", MAX_POOLS as u64),
+    ] {
+        let row = DOCUMENT.lines().find(|line| line.starts_with(&format!("| {what} |"))).unwrap();
+        assert_eq!(digits(row), format!("| {what} | {most} |"));
+    }
+    assert!(digits(DOCUMENT).contains(&format!("each for at least the {REMEMBERED_REQUESTS} requests that follow it")));
 }

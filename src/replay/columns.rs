@@ -66,9 +66,16 @@ pub(super) struct Columns {
 impl Columns {
     /// Reads the header: the first line that is not blank.
     pub(super) fn read(lines: &mut Lines, fields: &mut Fields) -> Result<Self, TraceError> {
-        if !fields.read(lines)? {
+        if !fields.take(lines)? {
             return Err(lines.malformed("the file", "no line", "a header and at least one request"));
         }
+        let no_trace = |lines: &Lines, found: &str| {
+            let allowed = format!("a CSV request trace, whose header has the columns {}", NAMES.join(", "));
+            lines.malformed("the first line", found, &allowed)
+        };
+        // A header may begin like JSON too, if that is the name of a further column.
+        let json = fields.begins_json();
+        fields.split(lines).map_err(|error| if json { no_trace(lines, "JSON") } else { error })?;
         let header: Vec<&str> = (0..fields.len()).map(|index| fields.get(index)).collect();
         let mut places = [usize::MAX; NAMES.len()];
         let mut missing = Vec::new();
@@ -78,9 +85,11 @@ impl Columns {
                 None => missing.push(*name),
             }
         }
+        if json && !missing.is_empty() {
+            return Err(no_trace(lines, "JSON"));
+        }
         if missing.len() == NAMES.len() {
-            let allowed = format!("a CSV request trace, whose header has the columns {}", NAMES.join(", "));
-            return Err(lines.malformed("the first line", &what_it_is(&header), &allowed));
+            return Err(no_trace(lines, &what_it_is(&header)));
         }
         if !missing.is_empty() {
             let found = format!("no column {}", missing.join(", "));
@@ -128,9 +137,7 @@ fn place(lines: &Lines, header: &[&str], name: &str) -> Result<Option<usize>, Tr
 fn what_it_is(header: &[&str]) -> String {
     let has = |name: &str| header.contains(&name);
     let start: String = header.join(",").chars().take(40).collect();
-    if start.starts_with('{') || start.starts_with('[') {
-        "JSON".to_owned()
-    } else if has("ContextTokens") || has("input_tokens") {
+    if has("ContextTokens") || has("input_tokens") {
         "a trace of request lengths, which says nothing of pools".to_owned()
     } else if start.chars().any(|letter| letter.is_control() && letter != '\t') {
         "binary data".to_owned()

@@ -17,9 +17,22 @@ pub(super) struct Fields {
 impl Fields {
     /// Reads the next line that is not blank, and says whether there was one.
     pub(super) fn read(&mut self, lines: &mut Lines) -> Result<bool, TraceError> {
-        if !lines.read_line(&mut self.line)? {
-            return Ok(false);
+        let any = self.take(lines)?;
+        if any {
+            self.split(lines)?;
         }
+        Ok(any)
+    }
+
+    /// Takes the next line that is not blank, without looking at its fields, and says whether there
+    /// was one.
+    pub(super) fn take(&mut self, lines: &mut Lines) -> Result<bool, TraceError> {
+        self.spans.clear();
+        lines.read_line(&mut self.line)
+    }
+
+    /// Finds the fields of the line that was taken.
+    pub(super) fn split(&mut self, lines: &Lines) -> Result<(), TraceError> {
         self.spans.clear();
         self.quoted = self.line.contains('"');
         if self.quoted {
@@ -31,7 +44,12 @@ impl Fields {
                 start += field.len() + 1;
             }
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Whether the line is the beginning of a JSON object or array.
+    pub(super) fn begins_json(&self) -> bool {
+        self.line.starts_with(['{', '['])
     }
 
     /// How many there are.
@@ -70,7 +88,7 @@ impl Fields {
                     }
                 }
                 if !matches!(after.trim_start().chars().next(), None | Some(',')) {
-                    return Err(lines.malformed("the line", after, "a comma after a quoted field"));
+                    return Err(lines.malformed("the line", &shown(after.trim()), "a comma after a quoted field"));
                 }
             }
             let (text, next) = match after.split_once(',') {
@@ -85,6 +103,11 @@ impl Fields {
             }
         }
     }
+}
+
+/// What stands in a line, as an error shows it: escaped, and cut to 80 characters.
+pub(super) fn shown(text: &str) -> String {
+    if text.is_empty() { "nothing".to_owned() } else { format!("{text:?}").chars().take(80).collect() }
 }
 
 /// A finite number of at least 0.
@@ -143,11 +166,18 @@ mod tests {
         for (line, found) in [
             (r#"a,"b"#, "found a quote that does not end"),
             (r#"""",b"#, "found a quote that does not end"),
-            (r#"a,"b"c,d"#, "found c,d, allowed a comma"),
+            (r#"a,"b"c,d"#, r#"found "c,d", allowed a comma"#),
+            ("\"a\" \u{1b}[31mred", r#"found "\u{1b}[31mred", allowed a comma"#),
         ] {
             let error = fields(line).unwrap_err();
             assert!(error.contains(found), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn what_an_error_shows_is_escaped_and_short() {
+        assert_eq!([shown(""), shown("a\tb")], ["nothing", r#""a\tb""#]);
+        assert_eq!(shown(&"\u{7}".repeat(1_000)).chars().count(), 80);
     }
 
     #[test]

@@ -55,10 +55,10 @@ impl Pools {
     }
 
     fn add(&mut self, name: &str) -> Result<usize, Refused> {
+        let target = Target { pool: PoolName::new(name).map_err(Refused::Name)?, node: None, path: None };
         if self.pools.len() >= MAX_POOLS {
             return Err(Refused::TooMany);
         }
-        let target = Target { pool: PoolName::new(name).map_err(Refused::Name)?, node: None, path: None };
         let place = self.pools.len();
         self.pools.push(Pool { target: Arc::new(target), ideal_ms: f64::INFINITY, last_request: 0 });
         self.places.insert(name.into(), place);
@@ -144,6 +144,8 @@ mod tests {
             assert_eq!(pools.candidate(&format!("p{pool}"), 1, 1.0).ok(), Some(pool));
         }
         assert!(matches!(pools.candidate("one-more", 1, 1.0), Err(Refused::TooMany)));
+        // Of a name that is none that is said first.
+        assert!(matches!(pools.candidate("\u{1b}[31m", 1, 1.0), Err(Refused::Name(_))));
         assert_eq!(pools.candidate("p7", 2, 1.0).ok(), Some(7));
     }
 }

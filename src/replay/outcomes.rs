@@ -3,6 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
 /// Choices under way at most, all policies together. Beyond it the one that would end first is told
 /// at once.
 const MAX_UNDER_WAY: usize = 65_536;
@@ -59,9 +62,47 @@ impl Outcomes {
     }
 }
 
+/// Which of one policy's choices fail: each with the share of attempts that its row loses. Every
+/// policy has draws of its own, so what comes of its choices does not depend on who else is compared.
+pub(super) struct Losses(ChaCha8Rng);
+
+impl Losses {
+    /// The stream that losses are drawn from; what a policy draws itself comes from stream 0.
+    const STREAM: u64 = 1;
+
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(Self::STREAM);
+        Self(rng)
+    }
+
+    /// Whether the next choice fails, on a row with this drop rate in [0, 1]. Where nothing is lost
+    /// nothing is drawn.
+    pub(super) fn lost(&mut self, drop_rate: f64) -> bool {
+        drop_rate > 0.0 && self.0.random::<f64>() < drop_rate
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_fail_as_are_lost_and_where_nothing_is_lost_nothing_is_drawn() {
+        let run = |seed: u64, between: f64| {
+            let mut losses = Losses::new(seed);
+            let mut lost = || (!losses.lost(between)).then(|| losses.lost(0.04));
+            (0..10_000).map_while(|_| lost()).collect::<Vec<bool>>()
+        };
+        let failed = run(1, 0.0).into_iter().filter(|lost| *lost).count();
+        // The mean is 400, the standard deviation below 20.
+        assert!((320..480).contains(&failed), "{failed}");
+        assert_eq!(run(1, 0.0), run(1, 0.0));
+        assert_ne!(run(1, 0.0), run(2, 0.0));
+        let mut plain = Losses::new(1);
+        assert_eq!(run(1, 0.0), (0..10_000).map(|_| plain.lost(0.04)).collect::<Vec<_>>());
+        assert_eq!(run(1, 1.0), [] as [bool; 0], "what loses everything fails at once");
+    }
 
     fn choice(number: u64, ends_ms: f64) -> UnderWay {
         let ms = Ms::new(1.0);

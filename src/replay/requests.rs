@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::columns::{Column, Columns, PREFIX_BLOCKS};
-use super::fields::{Fields, flag, number, share};
+use super::fields::{Fields, flag, number, share, shown};
 use super::known::{MAX_POOLS, Pools, Refused, RequestIds, hash_of};
 use super::timestamp;
 use crate::model::{Capacity, InvalidName, Mode, OnNoAdmissible, RequestId, Workload, WorkloadName};
@@ -298,7 +298,7 @@ impl Requests {
             Refused::Name(error) => self.wrong(Column::PoolId, error.allowed),
             Refused::TooMany => {
                 let allowed = format!("at most {MAX_POOLS} pools in all");
-                self.malformed(Column::PoolId.name(), &format!("one more, {name}"), &allowed)
+                self.malformed(Column::PoolId.name(), &format!("one more, {}", shown(name)), &allowed)
             }
             Refused::Twice => {
                 let found = format!("{name} a second time for {}", self.text(Column::RequestId));
@@ -316,11 +316,6 @@ impl Requests {
     fn wrong(&self, column: Column, allowed: &str) -> TraceError {
         self.malformed(column.name(), &shown(self.text(column)), allowed)
     }
-}
-
-/// What stands in a field, as an error shows it.
-fn shown(text: &str) -> String {
-    if text.is_empty() { "nothing".to_owned() } else { format!("{text:?}") }
 }
 
 fn replace(text: &mut String, by: &str) {

@@ -35,7 +35,7 @@ fn heard(rivals_see: Choosable, rows: &[(&str, &str, &str, &str, &str, &str)]) -
     let heard = Heard::default();
     let mut replay = Replay::new(Settings { rivals_see, ..Settings::of(Profile::Reference) }).unwrap();
     replay.policies.push(Policy::LowestLatency);
-    replay.players.push(Player { rival: Some(Box::new(First(Arc::clone(&heard)))), tally: Tally::default() });
+    replay.players.push(Player::new(Some(Box::new(First(Arc::clone(&heard)))), replay.settings.seed));
     replay.feed("t", Cursor::new(trace), &mut ()).unwrap();
     let heard = heard.lock().unwrap();
     heard.clone()
@@ -72,7 +72,7 @@ fn a_rival_learns_of_a_choice_once_it_has_ended_and_never_hears_of_time_going_ba
 }
 
 #[test]
-fn the_ideal_is_the_smallest_latency_so_far_and_a_pool_that_loses_too_much_has_failed() {
+fn the_ideal_is_the_smallest_latency_so_far_and_nobody_is_sent_to_a_pool_that_loses_too_much() {
     let rows = [
         ("0", "r1", "a", "3", "0", "0"),
         ("1", "r2", "a", "0", "0", "0"),
@@ -84,6 +84,16 @@ fn the_ideal_is_the_smallest_latency_so_far_and_a_pool_that_loses_too_much_has_f
         heard(Choosable::UpAndNotFull, &rows).into_iter().filter(|line| line.contains("took")).collect();
     // What loses 5 % is quarantined, so that nobody is sent there: of r4 nothing is told.
     assert_eq!(told, ["3 a took 3 of 3 true", "1000 a took 0 of 0.001 true", "2005 a took 5 of 0.001 true"]);
+}
+
+#[test]
+fn of_a_pool_that_loses_some_as_many_choices_fail_as_it_loses() {
+    let ids: Vec<String> = (0..2_000).map(|request| request.to_string()).collect();
+    let rows: Vec<_> = ids.iter().map(|id| (id.as_str(), id.as_str(), "a", "5", "0.04", "0")).collect();
+    let told = heard(Choosable::UpAndNotFull, &rows);
+    let failed = told.iter().filter(|line| line.ends_with(" false")).count();
+    // The mean is 80, the standard deviation below 9.
+    assert!((45..115).contains(&failed), "{failed}");
 }
 
 #[test]

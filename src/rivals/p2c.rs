@@ -26,9 +26,11 @@ use super::{Ask, Finished, Rival, Sight};
 /// a fault between two requests, much longer shuns a pool minutes after it is well again.
 const TAU_MS: f64 = 10_000.0;
 
-/// What a pool without a request is taken to need, at its first draw: tower's default. It is high, so
-/// that new pools are not flooded before they are known.
-const UNSEEN_MS: f64 = 1_000.0;
+/// What a pool without a request is taken to need, at its first draw: the default round trip of the
+/// balancers in Linkerd's proxy (tower has none; its documentation shows one second). It is above what
+/// a sound path needs, so that new pools are not flooded before they are known. Beside pools of 3 ms
+/// an unseen one is drawn in vain for up to τ · ln(30 / 3), 23 s; at 1,000 ms it would be 58 s.
+const UNSEEN_MS: f64 = 30.0;
 
 /// The slowdown of an idle, sound path: where a pool without a request starts, and where an estimate
 /// sinks to.
@@ -195,6 +197,18 @@ mod tests {
         let mut idle = Estimates::new(0.0, UNSEEN_MS);
         near(idle.of("new", 5.0), UNSEEN_MS);
         near(idle.of("new", 5.0 + TAU_MS), UNSEEN_MS * left);
+    }
+
+    #[test]
+    fn an_unseen_pool_is_shunned_beside_fast_ones_for_a_while_and_then_tried() {
+        let mut rival = P2cEwma::new(1);
+        let pools = [sight("known", 1.0, 0), sight("unseen", 1.0, 0)];
+        let mut unseen_at = |at_ms: f64| {
+            rival.finished(&finished("known", at_ms, 3.0));
+            counts(&mut rival, at_ms, &pools)[1]
+        };
+        // τ · ln(30 / 3) is 23.03 s.
+        assert_eq!([0.0, 23_000.0, 23_100.0].map(&mut unseen_at), [0, 0, 1_000]);
     }
 
     #[test]

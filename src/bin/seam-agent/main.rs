@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use seam::agent::Agent;
+use seam::causes::with_causes;
 use seam::config::Config;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -46,14 +47,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Err(error) = log::start(cli.log_format) {
-        log::say(&format!("seam-agent: {error:#}"));
+        log::say(&format!("seam-agent: {}", with_causes(error.as_ref())));
         return ExitCode::from(2);
     }
     allow_descriptors();
     match run(config, &cli.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            tracing::error!("{}", with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }

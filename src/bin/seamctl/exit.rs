@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use seam::causes::with_causes;
 use seam::client::ClientError;
 
 /// An error and the exit status that it means.
@@ -23,7 +24,7 @@ impl Failure {
     }
 
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("seamctl: {:#}", self.error);
+        eprintln!("seamctl: {}", with_causes(self.error.as_ref()));
         ExitCode::from(self.status)
     }
 }

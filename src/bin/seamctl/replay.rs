@@ -4,15 +4,17 @@ mod files;
 mod progress;
 
 use std::fs::File;
-use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use seam::config::Config;
 use seam::model::Profile;
 use seam::replay::{Placed, ReplayError, Settings, Sink, Summary};
 use seam::rivals::{Choosable, Policy};
 
 use crate::exit::{Failure, print, print_json};
+use crate::paint::colour;
 use crate::table::{count, numbers};
 use files::Files;
 use progress::{Counted, Progress};
@@ -29,9 +31,13 @@ pub(crate) struct Replay {
     /// rail_monitor, and kv_load where the trace has prefix_blocks.
     #[arg(long = "policy", value_name = "NAME")]
     policies: Vec<Policy>,
-    /// The rules by which Seam decides.
-    #[arg(long, default_value_t = Profile::default())]
-    profile: Profile,
+    /// The rules by which Seam decides: those of --config, or mesh, unless said. Said beside --config
+    /// it wins, and the thresholds are the file's still.
+    #[arg(long)]
+    profile: Option<Profile>,
+    /// Decide by the profile and the thresholds under [policy] in this agent's configuration.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Which pools the policies beside Seam choose from: those that Seam admits, or all that are up,
     /// neither quarantined nor full.
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = RivalsSee::Admissible)]
@@ -65,12 +71,8 @@ impl From<RivalsSee> for Choosable {
 
 impl Replay {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let settings = Settings {
-            policies: self.policies.clone(),
-            rivals_see: self.rivals_see.into(),
-            seed: self.seed,
-            ..Settings::of(self.profile)
-        };
+        let settings = self.settings()?;
+        self.files.iter().try_for_each(|path| can_open(path))?;
         let files = self.out.as_deref().map(Files::begin).transpose()?;
         let mut watch = Watch { files, progress: Progress::of(&self.files) };
         let replayed = self.replay(settings, &mut watch);
@@ -86,6 +88,19 @@ impl Replay {
         print(&self.text(&summary, &written))
     }
 
+    fn settings(&self) -> Result<Settings, Failure> {
+        let decided = match &self.config {
+            None => Settings::of(self.profile.unwrap_or_default()),
+            Some(file) => {
+                let policy = Config::load(file).map_err(Failure::usage)?.policy;
+                let profile = self.profile.unwrap_or(policy.profile);
+                Settings { thresholds: policy.thresholds, ..Settings::of(profile) }
+            }
+        };
+        let (policies, rivals_see) = (self.policies.clone(), self.rivals_see.into());
+        Ok(Settings { policies, rivals_see, seed: self.seed, ..decided })
+    }
+
     fn replay(&self, settings: Settings, watch: &mut Watch) -> Result<Summary, Failure> {
         let mut replay = seam::replay::Replay::new(settings).map_err(failure)?;
         for path in &self.files {
@@ -93,7 +108,7 @@ impl Replay {
                 ("standard input".to_owned(), Box::new(std::io::stdin()))
             } else {
                 let name = path.display().to_string();
-                let file = File::open(path).map_err(|error| Failure::usage(anyhow::anyhow!("{name}: {error}")))?;
+                let file = File::open(path).map_err(|error| cannot_open(path, error))?;
                 (name, Box::new(file))
             };
             replay.feed(&name, Counted::new(input, &watch.progress), watch).map_err(failure)?;
@@ -167,10 +182,29 @@ impl Replay {
 /// The head and Seam's own line stand out on a terminal.
 fn paint(summary: &Summary, number: usize, line: &str) -> String {
     const HEAD_LINES: usize = 2;
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let policy = number.checked_sub(HEAD_LINES).and_then(|row| summary.policy_metrics.get(row));
     let stands_out = policy.is_none_or(|(policy, _)| *policy == Policy::Seam);
-    if colour && stands_out { format!("\x1b[1m{line}\x1b[0m") } else { line.to_owned() }
+    if colour() && stands_out { format!("\x1b[1m{line}\x1b[0m") } else { line.to_owned() }
+}
+
+/// Finds out before anything is written whether a trace can be opened. What is no regular file, a
+/// pipe say, cannot be opened twice.
+fn can_open(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let found = path.metadata().map_err(|error| cannot_open(path, error))?;
+    if found.is_dir() {
+        return Err(cannot_open(path, ErrorKind::IsADirectory.into()));
+    }
+    if found.is_file() {
+        File::open(path).map_err(|error| cannot_open(path, error))?;
+    }
+    Ok(())
+}
+
+fn cannot_open(path: &Path, error: std::io::Error) -> Failure {
+    Failure::usage(anyhow::anyhow!("{}: {error}", path.display()))
 }
 
 fn failure(error: ReplayError) -> Failure {

@@ -14,18 +14,42 @@ use crate::exit::Failure;
 pub(super) struct Files {
     dir: PathBuf,
     choices: ChoicesCsv<NamedTempFile>,
+    made: Made,
+}
+
+/// The folders that were made for the files, the deepest first: removed again unless the files get
+/// their names.
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    /// Makes the folder, and those above it, where there is none.
+    fn folder(dir: &Path) -> std::io::Result<Self> {
+        let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        let made = Self(dir.ancestors().take_while(missing).map(Path::to_owned).collect());
+        std::fs::create_dir_all(dir)?;
+        Ok(made)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for folder in &self.0 {
+            // One that is in use by now stays.
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
 }
 
 impl Files {
     /// Makes the folder where there is none, and begins with the choices.
     pub(super) fn begin(dir: &Path) -> Result<Self, Failure> {
-        std::fs::create_dir_all(dir).map_err(|error| cannot(dir, error))?;
-        Ok(Self { dir: dir.to_owned(), choices: ChoicesCsv::new(unnamed(dir)?) })
+        let made = Made::folder(dir).map_err(|error| cannot(dir, error))?;
+        Ok(Self { dir: dir.to_owned(), choices: ChoicesCsv::new(unnamed(dir)?), made })
     }
 
     /// Writes the rest and gives all files their names.
     pub(super) fn finish(self, summary: &Summary) -> Result<Vec<PathBuf>, Failure> {
-        let Self { dir, choices } = self;
+        let Self { dir, choices, mut made } = self;
         let at = |name: &str| dir.join(name);
         let choices = choices.finish().map_err(|error| cannot(&at("choices.csv"), error))?;
         let mut json = unnamed(&dir)?;
@@ -39,6 +63,7 @@ impl Files {
             file.persist(&path).map_err(|error| cannot(&path, error.error))?;
             written.push(path);
         }
+        made.0.clear();
         Ok(written)
     }
 }
