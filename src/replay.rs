@@ -42,7 +42,7 @@ pub use summary::{Metrics, STRICT_CLASSES, Summary, TOLERANT_CLASS, TOLERANT_UP_
 use crate::health::Thresholds;
 use crate::health::score::ThresholdError;
 use crate::model::{InvalidName, Outcome, Profile, WorkloadName};
-use crate::policy::decide::{Candidate, Decision, Load, MAX_EXCLUDED_FRACTION, Terms, decide};
+use crate::policy::decide::{Candidate, Decision, MAX_EXCLUDED_FRACTION, Terms, decide};
 use crate::rivals::{Ask, Choosable, Finished, Policy, Rival, Sight};
 use crate::trace::TraceError;
 use known::{Pools, RequestIds};
@@ -340,18 +340,9 @@ impl Replay {
     /// What the rivals may choose from: candidates by index, and what is seen of each.
     fn view<'a>(&self, candidates: &'a [Candidate], decision: &Decision) -> (Vec<usize>, Vec<Sight<'a>>) {
         let judged = candidates.iter().zip(&decision.assessments).enumerate();
-        let seen = judged.filter(|(_, (candidate, assessment))| match self.settings.rivals_see {
-            Choosable::AdmissibleOnly => assessment.verdict.admits(),
-            Choosable::UpAndNotFull => candidate.health.state.carries() && !candidate.capacity.hard_saturated(),
-        });
-        let sight = |candidate: &'a Candidate, load: Load| Sight {
-            name: candidate.target.pool.as_str(),
-            state: candidate.health.state,
-            gfs: candidate.health.gfs,
-            latency_ms: candidate.health.p99_latency_ms,
-            load,
-        };
-        seen.map(|(index, (candidate, assessment))| (index, sight(candidate, assessment.load))).unzip()
+        let view = self.settings.rivals_see;
+        let seen = judged.filter(|(_, (candidate, assessment))| view.includes(candidate, &assessment.verdict));
+        seen.map(|(index, (candidate, _))| (index, Sight::of(candidate))).unzip()
     }
 
     /// Tells the rivals what came of the choices that have ended by now.

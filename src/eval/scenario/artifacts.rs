@@ -6,13 +6,11 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::{Ask, Scenario, ScenarioName, Summary, published, run};
+use crate::eval::artifacts::PROFILES;
 use crate::model::{PathState, PoolName, Profile, WorkloadName};
 
 /// The seeds that are counted.
 pub const TALLY_SEEDS: Range<u64> = 0..200;
-
-/// Both profiles, in the order in which they are written.
-const PROFILES: [Profile; 2] = [Profile::Reference, Profile::Mesh];
 
 /// What one scenario led to over many seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
