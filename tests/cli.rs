@@ -201,7 +201,8 @@ fn an_agent_that_cannot_start_says_why_once() {
     let prefill = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/configs/prefill.toml")).unwrap();
     // No machine has an address that is set aside for documents.
     let here = folder.path().to_str().unwrap();
-    let text = prefill.replace("127.0.0.1:", "192.0.2.1:").replace("/tmp/seam", here).replace("/dev/shm", here);
+    let text = prefill.replace("127.0.0.1:7982", "192.0.2.1:7982").replace("/tmp/seam", here).replace("/dev/shm", here);
+    let text = text.replace("dev = true", "dev = true\nallow_insecure_dev = true");
     std::fs::write(&config, text).unwrap();
     let output = seam_agent(&["--config", config.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
