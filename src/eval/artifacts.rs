@@ -95,7 +95,10 @@ pub fn of_experiments(reports: &[(Profile, Report)]) -> Result<Vec<Artifact>, Ev
     for (sheet, chart) in experiments::sheets(reports).into_iter().zip(experiments::charts(reports)?) {
         let by_profile: BTreeMap<&str, serde_json::Value> = reports
             .iter()
-            .map(|(profile, report)| Ok((profile.as_str(), serde_json::to_value(report)?[sheet.name].take())))
+            .map(|(profile, report)| {
+                let mut all = serde_json::to_value(report)?;
+                Ok((profile.as_str(), all.get_mut(sheet.name).map(serde_json::Value::take).unwrap_or_default()))
+            })
             .collect::<Result<_, serde_json::Error>>()
             .map_err(std::io::Error::from)?;
         artifacts.push(Artifact::json(format!("experiments/{}.json", sheet.name), &by_profile)?);

@@ -16,11 +16,14 @@ pub fn charts(reports: &[(Profile, Report)]) -> Result<[String; 5], ChartError> 
     Ok([boundary(reports)?, tradeoff(reports)?, hysteresis(reports)?, scarcity(reports)?, baselines(reports)?])
 }
 
+/// A line's name and its point for one of an experiment's points.
+type Line<P> = (&'static str, fn(&P) -> Option<(f64, f64)>);
+
 /// A line for each of `names` and each profile.
 fn lines<'a, P: 'a>(
     chart: LineChart,
     reports: &'a [(Profile, Report)],
-    names: &[(&'static str, fn(&P) -> Option<(f64, f64)>)],
+    names: &[Line<P>],
     points: fn(&'a Report) -> &'a [P],
 ) -> LineChart {
     let mut chart = chart.footnote(SOURCE);
@@ -43,7 +46,7 @@ fn boundary(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
         Axis::new("degradation (step)"),
         Axis::new("trials with the degraded path admissible (%)").range(0.0, 100.0),
     );
-    let names: [(_, fn(&BoundaryPoint) -> _); 3] = [
+    let names: [Line<BoundaryPoint>; 3] = [
         ("batch", |point| rate(point, "batch")),
         ("interactive", |point| rate(point, "interactive")),
         ("release", |point| rate(point, "release")),
@@ -57,7 +60,7 @@ fn tradeoff(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
         Axis::new("sessions in use on the healthy pool (of 8)"),
         Axis::new("requests (%)").range(0.0, 100.0),
     );
-    let names: [(_, fn(&TradeoffPoint) -> _); 2] = [
+    let names: [Line<TradeoffPoint>; 2] = [
         ("strict on healthy", |point| {
             Some((f64::from(point.healthy_active_sessions), point.strict_on_healthy_rate_pct))
         }),
@@ -95,7 +98,7 @@ fn scarcity(reports: &[(Profile, Report)]) -> Result<String, ChartError> {
         Axis::new("healthy alternates"),
         Axis::new("mean FAE of the degraded path"),
     );
-    let names: [(_, fn(&ScarcityPoint) -> _); 2] = [
+    let names: [Line<ScarcityPoint>; 2] = [
         ("batch", |point| Some((point.alternate_count as f64, point.batch_fae))),
         ("release", |point| Some((point.alternate_count as f64, point.release_fae))),
     ];
