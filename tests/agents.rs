@@ -41,8 +41,10 @@ async fn the_last_session_goes_to_exactly_one_of_eight_who_ask_at_once() {
         assert_eq!(granted.len(), 1, "round {round}: {granted:?}");
         for record in records.iter().filter(|record| record.lease.is_none()) {
             assert_eq!(record.outcome, Outcome::NoAdmissiblePool);
+            // A crowded machine can lose sight of a host for a moment: then nothing is known of it.
             let code = record.candidates[0].code;
-            assert!(matches!(code, Reason::RejectedLeaseRefused | Reason::RejectedCapacity), "round {round}: {code}");
+            let refused = [Reason::RejectedLeaseRefused, Reason::RejectedCapacity, Reason::RejectedUnproven];
+            assert!(refused.contains(&code), "round {round}: {code}");
         }
         assert_eq!(decode.leases().await.len(), 1);
         assert!(decode.release(&granted[0]).await);
@@ -154,6 +156,8 @@ async fn an_unused_lease_expires_on_both_sides() {
     p0.settled(1).await;
     let lease = p0.route(&request("batch", 100)).await.unwrap().lease.unwrap();
     until("the session is free again", async || d0.leases().await.is_empty()).await;
+    // Its holder was told of it later, and so holds it for a little longer.
+    until("the holder has let go of it", async || p0.leases().await.is_empty()).await;
     let error = p0.transfer(&lease.id, &[(0, 100)]).await.unwrap_err();
     assert!(error.to_string().contains("has expired"), "{error}");
     for host in [p0, d0] {
