@@ -35,7 +35,7 @@ pub(crate) struct Replay {
     /// it wins, and the thresholds are the file's still.
     #[arg(long)]
     profile: Option<Profile>,
-    /// Decide by the profile and the thresholds under [policy] in this agent's configuration.
+    /// Decide by the profile and the thresholds of the policy table in this agent's configuration.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Which pools the policies beside Seam choose from: those that Seam admits, or all that are up,
