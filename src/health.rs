@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use self::core::{CANARY_SLACK, HealthCore, MIN_CANARY_DEADLINE_MS, PathSnapshot, Snapshot};
 use crate::core::Mono;
 use crate::model::{PathHealth, PathId, PathSpec, PathState, Profile};
-pub use history::health_of;
+pub use history::{SAMPLES_APART_MS, health_of};
 pub use mesh::{MeshTrack, bandwidth_state};
 pub use profile::ProfileTrack;
 pub use sample::{MAX_ELAPSED_MS, MIN_WIRE_MS, RAIL_QUEUE_BYTES};

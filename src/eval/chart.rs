@@ -44,8 +44,6 @@ pub const MAX_NAME_CHARS: usize = 60;
 pub const MAX_TEXT_CHARS: usize = 400;
 /// The largest value that can be drawn, above or below zero: larger ones want another unit.
 pub const MAX_VALUE: f64 = 1e12;
-/// Decimals of a written number at most.
-pub const MAX_DECIMALS: u8 = 9;
 
 /// Why a chart cannot be drawn.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -91,10 +89,6 @@ pub enum Ticks {
     /// Round numbers with as many decimals as they need.
     #[default]
     Auto,
-    /// Round numbers with this many decimals, 0 to [`MAX_DECIMALS`].
-    Decimals(u8),
-    /// Shares in [0, 1] written as per cent with this many decimals, 0 to [`MAX_DECIMALS`].
-    Percent(u8),
     /// Names for the values 0, 1, 2 and so on, the first at the top: vertical axes of a
     /// [`LineChart`] only, 2 to [`MAX_LEVELS`] of them.
     Named(Vec<String>),
@@ -128,13 +122,6 @@ impl Axis {
     #[must_use]
     pub fn range(mut self, from: f64, to: f64) -> Self {
         self.range = Some((from, to));
-        self
-    }
-
-    /// With these ticks.
-    #[must_use]
-    pub fn ticks(mut self, ticks: Ticks) -> Self {
-        self.ticks = ticks;
         self
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::core::Mono;
 use crate::health::score::ThresholdField;
 use crate::health::window::Point;
-use crate::health::{ProfileTrack, Settings, Thresholds};
+use crate::health::{ProfileTrack, SAMPLES_APART_MS, Settings, Thresholds};
 use crate::model::{Capacity, PathState, PoolName, Profile, Workload};
 use crate::policy::decide::{Candidate, Decision, MAX_EXCLUDED_FRACTION, Target, Terms, decide};
 use crate::rivals::{Ask, Choosable, Finished, Policy, Rival, Sight};
@@ -20,9 +20,6 @@ use crate::rivals::{Ask, Choosable, Finished, Policy, Rival, Sight};
 const EPISODES: &[u8] = include_bytes!("data/experiments.jsonl.gz");
 /// Between two episodes as a rival sees them, in milliseconds: what one taught is old in the next.
 const EPISODES_APART_MS: f64 = 3_600_000.0;
-/// How far apart the samples of a path lie, in milliseconds: the logs carry no times, and agents
-/// probe once a second.
-const SAMPLES_APART_MS: u64 = 1_000;
 
 /// What is wrong with an episode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -164,7 +161,7 @@ impl Episode {
                 Op::Sample(name, latency_ms, drop_rate) => {
                     played.states.push(stage.sample(name, *latency_ms, *drop_rate)?);
                 }
-                Op::Active(name, count) => stage.pool(name)?.capacity.active_sessions = *count,
+                Op::Active(name, count) => stage.pool(name)?.1.capacity.active_sessions = *count,
                 Op::Route(workload) => {
                     let routed = stage.route(workload, u64::from(self.trial));
                     if let Some(pool) = routed.chosen.and_then(|index| stage.pools.get_mut(index)) {
@@ -242,21 +239,20 @@ impl Pool {
 }
 
 impl Stage<'_> {
-    fn pool(&mut self, name: &str) -> Result<&mut Pool, String> {
-        let found = self.pools.iter_mut().find(|pool| pool.target.pool.as_str() == name);
-        found.ok_or_else(|| format!("pool {name:?}: unknown"))
+    /// A pool and its place.
+    fn pool(&mut self, name: &str) -> Result<(usize, &mut Pool), String> {
+        let mut pools = self.pools.iter_mut().enumerate();
+        pools.find(|(_, pool)| pool.target.pool.as_str() == name).ok_or_else(|| format!("pool {name:?}: unknown"))
     }
 
     fn sample(&mut self, name: &str, latency_ms: f64, drop_rate: f64) -> Result<PathState, String> {
-        let settings = self.settings.clone();
-        let pool = self.pool(name)?;
-        pool.samples += 1;
-        let at = Mono(0).plus_ms(pool.samples * SAMPLES_APART_MS);
-        let state = pool.track.feed(&settings, at, Point { latency_ms, drop_rate, bytes: 0 }).state;
-        let number = pool.samples;
-        let pool = self.pools.iter().position(|pool| pool.target.pool.as_str() == name).unwrap_or(0);
-        self.untold.push(Untold { number, pool, latency_ms, drop_rate });
-        Ok(state)
+        let (place, found) = self.pool(name)?;
+        found.samples += 1;
+        let number = found.samples;
+        self.untold.push(Untold { number, pool: place, latency_ms, drop_rate });
+        let Some(found) = self.pools.get_mut(place) else { return Ok(PathState::Healthy) };
+        let at = Mono(0).plus_ms(number * SAMPLES_APART_MS);
+        Ok(found.track.feed(&self.settings, at, Point { latency_ms, drop_rate, bytes: 0 }).state)
     }
 
     /// Tells the rival of every sample until now, and says what is now.

@@ -2,7 +2,7 @@
 
 use super::artifacts::{Artifact, EvalError, PROFILES};
 use super::chart::{Axis, BarChart, BarSeries, ChartError};
-use super::sheet::{Column, Sheet};
+use super::sheet::{Column, Sheet, pct};
 use crate::model::Profile;
 use crate::replay::{ChoicesCsv, Settings, Summary, replay};
 use crate::rivals::{Choosable, Policy};
@@ -45,7 +45,6 @@ impl Histories {
     pub fn sheet(&self) -> Sheet {
         let rows = self.summaries.iter().flat_map(|summary| {
             summary.policy_metrics.iter().map(move |(policy, found)| {
-                let pct = |share: Option<f64>| share.map(|share| format!("{share:.1}")).unwrap_or_default();
                 vec![
                     summary.profile.to_string(),
                     view(summary.rivals_see).to_owned(),
@@ -80,6 +79,15 @@ impl Histories {
         }
     }
 
+    /// What `policy` came to under `profile` in the published view: shares of strict and tolerant
+    /// requests in percent.
+    pub(super) fn of(&self, profile: Profile, policy: Policy) -> Option<(Option<f64>, Option<f64>)> {
+        let mut published = self.summaries.iter().filter(|summary| summary.rivals_see == Choosable::AdmissibleOnly);
+        let summary = published.find(|summary| summary.profile == profile)?;
+        let (_, found) = summary.policy_metrics.iter().find(|(name, _)| *name == policy)?;
+        Some((found.strict_healthy_pct, found.tolerant_degraded_pct))
+    }
+
     fn chart(&self) -> Result<String, ChartError> {
         let Some(published) = self.summaries.first() else { return Ok(String::new()) };
         let shown = &published.policy_metrics;
@@ -104,7 +112,7 @@ impl Histories {
 }
 
 /// What the others choose among, in words.
-pub(super) fn view(view: Choosable) -> &'static str {
+fn view(view: Choosable) -> &'static str {
     match view {
         Choosable::AdmissibleOnly => "admissible pools",
         Choosable::UpAndNotFull => "pools up and not full",
@@ -122,15 +130,4 @@ pub(super) fn artifacts(histories: &Histories) -> Result<Vec<Artifact>, EvalErro
         artifacts.push(Artifact::new(format!("replay/choices_{profile}.csv"), text.clone()));
     }
     Ok(artifacts)
-}
-
-impl Histories {
-    /// What `policy` came to under `profile` in the published view: shares of strict and tolerant
-    /// requests in percent.
-    pub(super) fn of(&self, profile: Profile, policy: Policy) -> Option<(Option<f64>, Option<f64>)> {
-        let mut published = self.summaries.iter().filter(|summary| summary.rivals_see == Choosable::AdmissibleOnly);
-        let summary = published.find(|summary| summary.profile == profile)?;
-        let (_, found) = summary.policy_metrics.iter().find(|(name, _)| *name == policy)?;
-        Some((found.strict_healthy_pct, found.tolerant_degraded_pct))
-    }
 }

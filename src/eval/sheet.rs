@@ -77,6 +77,11 @@ impl Sheet {
     }
 }
 
+/// A share in percent with one decimal, as cells have it; empty where there is none.
+pub(super) fn pct(share: Option<f64>) -> String {
+    share.map(|share| format!("{share:.1}")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use seam::model::Profile;
 use serde_json::json;
 
 use crate::exit::{Failure, print, print_json};
-use crate::table::{count, grid};
+use crate::table::{count, grid, paragraph};
 
 /// The five published experiments.
 #[derive(Args)]
@@ -61,7 +61,7 @@ impl Experiments {
             };
         }
         for sheet in sheets(&reports) {
-            print(&format!("{}\n{}\n\n", sheet.title, fill(sheet.about)))?;
+            print(&format!("{}\n{}\n", sheet.title, paragraph(sheet.about)))?;
             print(&grid(&sheet.heads().collect::<Vec<_>>(), sheet.cells()))?;
             print("\n")?;
         }
@@ -91,22 +91,4 @@ impl Evaluate {
             if changed == 0 { "nothing changed".to_owned() } else { format!("{} written", count(changed, "file")) };
         print(&format!("\n{}, {said}. Read {}/summary.md first.\n", count(files.len(), "file"), self.out.display()))
     }
-}
-
-/// Text in lines of at most 100 columns.
-fn fill(text: &str) -> String {
-    let mut lines = String::new();
-    let mut width = 0;
-    for word in text.split_whitespace() {
-        if width > 0 && width + 1 + word.len() > 100 {
-            lines.push('\n');
-            width = 0;
-        } else if width > 0 {
-            lines.push(' ');
-            width += 1;
-        }
-        lines.push_str(word);
-        width += word.len();
-    }
-    lines
 }

@@ -56,6 +56,17 @@ pub(crate) fn pairs(rows: impl IntoIterator<Item = (&'static str, String)>) -> S
     lines(&table)
 }
 
+/// Text in lines of at most as many columns as a table has.
+pub(crate) fn paragraph(text: &str) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table.add_row([text]);
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 0));
+    });
+    lines(&table)
+}
+
 fn lines(table: &Table) -> String {
     let text = table.to_string();
     text.lines().flat_map(|line| [line.trim_end(), "\n"]).collect()

@@ -3,7 +3,7 @@
 use super::canvas::{Anchor, Canvas, LINE, NAME, PAD, Point, TICK, WIDTH, draw as canvas};
 use super::frame::{Frame, Texts};
 use super::ink::Ink;
-use super::scale::{Scale, decimals, number};
+use super::scale::{Scale, decimals, fixed};
 use super::{BarChart, ChartError, text};
 
 const SAMPLE: f64 = 18.0;
@@ -67,12 +67,12 @@ impl<'a> Layout<'a> {
         let (low, high) = values().fold((0.0_f64, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
         let decimals = decimals(values());
         // One row is high enough for more ticks than each of several.
-        let [one, several] = [6, 4].map(|intervals| Scale::new(chart.y.range, low, high, &chart.y.ticks, intervals));
+        let [one, several] = [6, 4].map(|intervals| Scale::new(chart.y.range, low, high, intervals));
         let ticks = one.ticks.iter().chain(&several.ticks).map(|tick| TICK.width(&tick.text));
         let left = (PAD + ticks.fold(0.0, f64::max) + 8.0).ceil();
         let right = WIDTH - PAD;
 
-        let texts = values().map(|value| number(value, &chart.y.ticks, decimals)).chain(["n/a".to_owned()]);
+        let texts = values().map(|value| fixed(value, decimals)).chain(["n/a".to_owned()]);
         let (widest_value, text) = texts
             .map(|text| (NAME.width(&text) + 5.0, text))
             .fold((0.0, String::new()), |widest, next| if next.0 > widest.0 { next } else { widest });
@@ -156,7 +156,7 @@ impl<'a> Layout<'a> {
     }
 
     fn value(&self, value: f64) -> String {
-        number(value, &self.chart.y.ticks, self.decimals)
+        fixed(value, self.decimals)
     }
 
     /// The chart in words, for those who hear it.

@@ -1,8 +1,8 @@
 //! What a chart may hold.
 
 use super::{
-    Axis, BarChart, ChartError, Join, LineChart, MAX_DECIMALS, MAX_GROUPS, MAX_LEVELS, MAX_NAME_CHARS, MAX_POINTS,
-    MAX_SERIES, MAX_TEXT_CHARS, MAX_VALUE, Ticks,
+    Axis, BarChart, ChartError, Join, LineChart, MAX_GROUPS, MAX_LEVELS, MAX_NAME_CHARS, MAX_POINTS, MAX_SERIES,
+    MAX_TEXT_CHARS, MAX_VALUE, Ticks,
 };
 
 pub(super) fn line_chart(chart: &LineChart) -> Result<(), ChartError> {
@@ -86,9 +86,6 @@ fn axis(field: &str, axis: &Axis) -> Result<(), ChartError> {
     length(&format!("{field}, label"), &axis.label, 1, MAX_TEXT_CHARS)?;
     match &axis.ticks {
         Ticks::Auto => {}
-        Ticks::Decimals(decimals) | Ticks::Percent(decimals) => {
-            count(&format!("{field}, decimals"), usize::from(*decimals), 0, usize::from(MAX_DECIMALS))?;
-        }
         Ticks::Named(names) => {
             count(&format!("{field}, names"), names.len(), 2, MAX_LEVELS)?;
             for level in names {

@@ -7,7 +7,7 @@ use super::canvas::{
 };
 use super::frame::{Frame, Texts};
 use super::ink::Ink;
-use super::scale::{Scale, Tick, decimals, number, with_near_zero};
+use super::scale::{Scale, Tick, decimals, fixed, with_near_zero};
 use super::{ChartError, Join, LineChart, Series, Ticks, marker};
 
 const SAMPLE: f64 = 38.0;
@@ -65,10 +65,10 @@ impl Layout {
         let top = frame.head + 8.0;
         let (y, bottom) = match &chart.y.ticks {
             Ticks::Named(names) => (levels(names), top + level_height(chart, names) * names.len() as f64),
-            ticks => {
+            Ticks::Auto => {
                 let (low, high) = bounds(chart, |point| point.1);
                 let (low, high) = with_near_zero(low, high);
-                (Scale::new(chart.y.range, low, high, ticks, 6), top + PLOT)
+                (Scale::new(chart.y.range, low, high, 6), top + PLOT)
             }
         };
         let widest = y.ticks.iter().flat_map(|tick| TICK.wrap(&tick.text, LEVEL_NAME)).map(|line| TICK.width(&line));
@@ -157,7 +157,7 @@ fn bounds(chart: &LineChart, of: impl Fn(&Point) -> f64) -> (f64, f64) {
 /// The horizontal axis with as many ticks as have room.
 fn x_scale(chart: &LineChart, left: f64, right: f64) -> Scale {
     let (low, high) = bounds(chart, |point| point.0);
-    let scale = |intervals| Scale::new(chart.x.range, low, high, &chart.x.ticks, intervals);
+    let scale = |intervals| Scale::new(chart.x.range, low, high, intervals);
     let fits = |scale: &Scale| {
         let labels = x_labels(scale, left, right);
         let half = |text: &str| TICK.width(text) / 2.0;
@@ -259,7 +259,7 @@ fn describe_series(chart: &LineChart, series: &Series) -> String {
     let auto = decimals(values());
     let word = |value: f64| match &chart.y.ticks {
         Ticks::Named(names) => names.get(value as usize).cloned().unwrap_or_default(),
-        ticks => number(value, ticks, auto),
+        Ticks::Auto => fixed(value, auto),
     };
     let (first, last) = (values().next().unwrap_or_default(), values().next_back().unwrap_or_default());
     let count = match series.points.len() {

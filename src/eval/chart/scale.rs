@@ -1,6 +1,7 @@
 //! Round ticks and the numbers at them. Only operations that give the same result everywhere.
 
-use super::{MAX_DECIMALS, Ticks};
+/// Decimals of a written number at most.
+const MAX_DECIMALS: u8 = 9;
 
 /// From and to on an axis, with its ticks in ascending order.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,12 +20,12 @@ pub(super) struct Tick {
 impl Scale {
     /// The scale of a given range, or of the smallest round range that holds `low` to `high`, with
     /// about `intervals` intervals between ticks.
-    pub(super) fn new(range: Option<(f64, f64)>, low: f64, high: f64, ticks: &Ticks, intervals: u32) -> Self {
+    pub(super) fn new(range: Option<(f64, f64)>, low: f64, high: f64, intervals: u32) -> Self {
         let (low, high) = match range {
             Some(range) => range,
             None => widened(low, high),
         };
-        let step = Step::new(high - low, intervals, ticks);
+        let step = Step::new(high - low, intervals);
         let first = low / step.width();
         let last = high / step.width();
         // A tick that rounding moved off the range's end by less than this share of a step counts.
@@ -40,7 +41,7 @@ impl Scale {
         let count = (last - first).clamp(0.0, 100.0) as u32;
         let ticks = (0..=count)
             .map(|index| step.at(first + f64::from(index)))
-            .map(|at| Tick { at, text: number(at, ticks, step.decimals()) })
+            .map(|at| Tick { at, text: fixed(at, step.decimals()) })
             .collect();
         Self { from, to, ticks }
     }
@@ -76,15 +77,10 @@ struct Step {
 }
 
 impl Step {
-    /// The smallest step that cuts `span` into at most `intervals` and that the ticks' decimals can
-    /// write.
-    fn new(span: f64, intervals: u32, ticks: &Ticks) -> Self {
+    /// The smallest step that cuts `span` into at most `intervals` and that can be written.
+    fn new(span: f64, intervals: u32) -> Self {
         let least = span / f64::from(intervals.max(1)) * (1.0 - 1e-9);
-        let lowest = match ticks {
-            Ticks::Auto | Ticks::Named(_) => -i32::from(MAX_DECIMALS),
-            Ticks::Decimals(decimals) => -i32::from(*decimals),
-            Ticks::Percent(decimals) => -i32::from(*decimals) - 2,
-        };
+        let lowest = -i32::from(MAX_DECIMALS);
         for exponent in lowest..=13 {
             for tenths in [10, 20, 25, 50] {
                 let step = Self { tenths, exponent };
@@ -118,15 +114,6 @@ impl Step {
     }
 }
 
-/// A number as the ticks want it, with `auto` decimals where they leave it open.
-pub(super) fn number(value: f64, ticks: &Ticks, auto: u8) -> String {
-    match ticks {
-        Ticks::Auto | Ticks::Named(_) => fixed(value, auto),
-        Ticks::Decimals(decimals) => fixed(value, *decimals),
-        Ticks::Percent(decimals) => fixed(value * 100.0, *decimals) + "%",
-    }
-}
-
 /// As few decimals as write all these values exactly; where three do not, as many as show three
 /// digits of the largest, and one at least below a thousand.
 pub(super) fn decimals(values: impl Iterator<Item = f64> + Clone) -> u8 {
@@ -150,7 +137,7 @@ pub(super) fn decimals(values: impl Iterator<Item = f64> + Clone) -> u8 {
 }
 
 /// A number with this many decimals, and commas from 10,000 on.
-fn fixed(value: f64, decimals: u8) -> String {
+pub(super) fn fixed(value: f64, decimals: u8) -> String {
     let text = format!("{:.*}", usize::from(decimals), value.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let mut out = String::new();
@@ -182,31 +169,27 @@ mod tests {
 
     #[test]
     fn a_range_from_the_data_ends_on_round_numbers() {
-        let scale = Scale::new(None, 3.2, 97.0, &Ticks::Auto, 5);
+        let scale = Scale::new(None, 3.2, 97.0, 5);
         assert_eq!((scale.from, scale.to), (0.0, 100.0));
         assert_eq!(texts(&scale), ["0", "20", "40", "60", "80", "100"]);
-        let scale = Scale::new(None, -0.13, 0.42, &Ticks::Auto, 5);
+        let scale = Scale::new(None, -0.13, 0.42, 5);
         assert_eq!(texts(&scale), ["-0.2", "0.0", "0.2", "0.4", "0.6"]);
-        let scale = Scale::new(None, 1.0, 67.0, &Ticks::Auto, 7);
+        let scale = Scale::new(None, 1.0, 67.0, 7);
         assert_eq!((scale.from, scale.to), (0.0, 70.0));
     }
 
     #[test]
     fn a_given_range_keeps_its_ends_and_has_ticks_inside() {
-        let scale = Scale::new(Some((0.0, 67.0)), 0.0, 0.0, &Ticks::Auto, 5);
+        let scale = Scale::new(Some((0.0, 67.0)), 0.0, 0.0, 5);
         assert_eq!((scale.from, scale.to), (0.0, 67.0));
         assert_eq!(texts(&scale), ["0", "20", "40", "60"]);
     }
 
     #[test]
     fn ticks_are_never_closer_than_their_decimals_can_tell_apart() {
-        let scale = Scale::new(None, 0.0, 3.0, &Ticks::Decimals(0), 8);
-        assert_eq!(texts(&scale), ["0", "1", "2", "3"]);
-        let scale = Scale::new(Some((0.0, 1.0)), 0.0, 1.0, &Ticks::Percent(0), 5);
-        assert_eq!(texts(&scale), ["0%", "20%", "40%", "60%", "80%", "100%"]);
         for high in [0.001, 0.07, 1.0, 3.0, 12.5, 999.0, 4.2e6, 1e12] {
             for intervals in 1..10 {
-                let scale = Scale::new(None, 0.0, high, &Ticks::Auto, intervals);
+                let scale = Scale::new(None, 0.0, high, intervals);
                 let texts = texts(&scale);
                 assert!(texts.windows(2).all(|pair| pair[0] != pair[1]), "{texts:?}");
                 assert!(texts.len() >= 2 && scale.to >= high);
@@ -216,12 +199,9 @@ mod tests {
 
     #[test]
     fn a_single_value_gets_a_range_with_zero() {
-        assert_eq!(Scale::new(None, 7.0, 7.0, &Ticks::Auto, 5).from, 0.0);
-        assert_eq!(Scale::new(None, -7.0, -7.0, &Ticks::Auto, 5).to, 0.0);
-        let scale = Scale::new(None, 0.0, 0.0, &Ticks::Auto, 5);
-        assert_eq!((scale.from, scale.to), (0.0, 1.0));
-        // Wider than one value, but not in the decimals that are asked for.
-        let scale = Scale::new(None, -2e-7, 2e-7, &Ticks::Decimals(0), 5);
+        assert_eq!(Scale::new(None, 7.0, 7.0, 5).from, 0.0);
+        assert_eq!(Scale::new(None, -7.0, -7.0, 5).to, 0.0);
+        let scale = Scale::new(None, 0.0, 0.0, 5);
         assert_eq!((scale.from, scale.to), (0.0, 1.0));
     }
 
@@ -239,7 +219,6 @@ mod tests {
         assert_eq!(fixed(9_999.5, 1), "9999.5");
         assert_eq!(fixed(-12_345.25, 2), "-12,345.25");
         assert_eq!(fixed(-0.04, 1), "0.0");
-        assert_eq!(number(0.955, &Ticks::Percent(1), 0), "95.5%");
     }
 
     #[test]

@@ -5,12 +5,11 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::{Share, Trials, mean, rounded};
 use crate::eval::episode::{BadEpisode, Played, Routed};
 use crate::model::PathState;
+use crate::replay::TOLERANT_UP_TO;
 use crate::rivals::Policy;
 
 /// From this effective criticality on a request is strict.
 const STRICT_FROM: f64 = 0.7;
-/// Up to this one it is tolerant.
-const TOLERANT_TO: f64 = 0.35;
 /// Policies that draw play all trials once for each of so many seeds; their figures are of all of them.
 const SEEDS: u64 = 20;
 /// Who is compared: all that need no prefix blocks, which the episodes have not.
@@ -109,7 +108,7 @@ fn standing(played: &[Played]) -> Standing {
         if criticality >= STRICT_FROM {
             strict.count(on(PathState::Healthy));
         }
-        if criticality <= TOLERANT_TO {
+        if criticality <= TOLERANT_UP_TO {
             tolerant.count(on(PathState::DegradedUsable));
             if could_spare(routed) {
                 headroom.count(!on(PathState::Healthy));
@@ -136,7 +135,7 @@ fn standing(played: &[Played]) -> Standing {
         mean_prs: rounded(mean(chosen().map(|found| found.prs)), 3),
         mean_fae: rounded(mean(chosen().map(|found| found.fae)), 3),
         strict_mean_p99_ms: mean_p99_ms(|criticality| criticality >= STRICT_FROM),
-        tolerant_mean_p99_ms: mean_p99_ms(|criticality| criticality <= TOLERANT_TO),
+        tolerant_mean_p99_ms: mean_p99_ms(|criticality| criticality <= TOLERANT_UP_TO),
         strict_trials: strict.of,
         tolerant_trials: tolerant.of,
         headroom_trials: headroom.of,

@@ -1,7 +1,7 @@
 //! The experiments as tables.
 
 use super::{Report, Stability};
-use crate::eval::sheet::{Column, Sheet};
+use crate::eval::sheet::{Column, Sheet, pct};
 use crate::model::{PathState, Profile};
 
 /// One table an experiment, in the published order, with the profiles below one another.
@@ -203,8 +203,4 @@ fn baselines(reports: &[(Profile, Report)]) -> Sheet {
         ],
         rows: rows.collect(),
     }
-}
-
-fn pct(share: Option<f64>) -> String {
-    share.map(|share| format!("{share:.1}")).unwrap_or_default()
 }
