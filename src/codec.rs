@@ -101,10 +101,47 @@ pub fn decode<T: Wire>(bytes: &[u8]) -> Result<T, CodecError> {
         Some((&VERSION, value)) => value,
         Some((&found, _)) => return Err(CodecError::Version { what: T::NAME, found }),
     };
-    let (decoded, read) = decode_some(value).map_err(|detail| CodecError::Malformed { what: T::NAME, detail })?;
-    match value.len().saturating_sub(read) {
-        0 => Ok(decoded),
-        extra => Err(CodecError::Trailing { what: T::NAME, extra }),
+    whole(T::NAME, value)
+}
+
+/// Appends the bytes of `value` without a version byte, for what lies in a frame that has one. Nothing
+/// is appended on an error.
+pub(crate) fn append_bare<T: Serialize>(
+    what: &'static str,
+    limit: usize,
+    value: &T,
+    bytes: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    let before = bytes.len();
+    let written = bincode::serde::encode_into_std_write(value, bytes, CONFIG)
+        .map_err(|error| CodecError::Malformed { what, detail: error.to_string() });
+    let result = match written {
+        Ok(found) if found > limit => Err(CodecError::TooLong { what, found, limit }),
+        other => other.map(|_| ()),
+    };
+    if result.is_err() {
+        bytes.truncate(before);
+    }
+    result
+}
+
+/// The value of `bytes`, all of them, that [`append_bare`] wrote.
+pub(crate) fn decode_bare<T: DeserializeOwned>(
+    what: &'static str,
+    limit: usize,
+    bytes: &[u8],
+) -> Result<T, CodecError> {
+    if bytes.len() > limit {
+        return Err(CodecError::TooLong { what, found: bytes.len(), limit });
+    }
+    whole(what, bytes)
+}
+
+fn whole<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, CodecError> {
+    let (value, read) = decode_some(bytes).map_err(|detail| CodecError::Malformed { what, detail })?;
+    match bytes.len().saturating_sub(read) {
+        0 => Ok(value),
+        extra => Err(CodecError::Trailing { what, extra }),
     }
 }
 
@@ -129,7 +166,7 @@ fn decode_some<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, usize), String> 
             }
         };
     }
-    step!(1, 4, 16, 64, 256, 1024, 4096, 16384).map_err(|error| error.to_string())
+    step!(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

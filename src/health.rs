@@ -106,7 +106,7 @@ pub enum Input {
 }
 
 /// What the health core says.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Output {
     /// A path's health after a sample that counted.
     Report(PathReport),
@@ -138,7 +138,7 @@ pub enum Output {
 }
 
 /// One large probe that decides whether a path carries transfers again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Canary {
     /// The path.
     pub path: PathId,
@@ -235,7 +235,7 @@ impl Settings {
 }
 
 /// A setting outside its range.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
 pub enum InvalidSettings {
     /// A threshold.
     #[error("thresholds.{0}")]

@@ -6,6 +6,7 @@
 //! agent, demo, bin                sockets, time, tasks, files (from here down to the line: feature `agent`)
 //! eval                            the published evidence, made again
 //! replay                          a recorded history, decided again
+//! journal                         what the cores were told, in files
 //! net, transport, arena, metrics, config, trace
 //! ------------------------------------------------------------------------
 //! whatif, sim, rivals             one line decided; whole meshes in virtual time; other policies
@@ -50,6 +51,8 @@ pub mod config;
 pub mod demo;
 #[cfg(feature = "agent")]
 pub mod eval;
+#[cfg(feature = "agent")]
+pub mod journal;
 #[cfg(feature = "agent")]
 pub mod metrics;
 #[cfg(feature = "agent")]

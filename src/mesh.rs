@@ -60,7 +60,7 @@ pub const MAX_CHUNKS: usize = 64;
 pub const MAX_AHEAD_MS: u64 = 24 * 3_600_000;
 
 /// What a member of the mesh learns of another: the face of the mesh towards policy and probes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum MeshEvent {
     /// A node is alive, or said something new of itself.
     Node {
@@ -183,7 +183,7 @@ pub enum Input {
 }
 
 /// What the mesh core wants done.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Output {
     /// Send a packet, of at most [`MAX_PACKET`] bytes.
     Packet {

@@ -216,7 +216,7 @@ impl ThresholdField {
 }
 
 /// A threshold outside its range.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
 #[error("{field}: found {found}, allowed {allowed}")]
 pub struct ThresholdError {
     /// The field.

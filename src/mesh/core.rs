@@ -40,6 +40,8 @@ pub struct MeshCore {
     /// Who was known when this node went deaf, while it is.
     before_deaf: Option<Vec<foca::Member<Member>>>,
     left: bool,
+    /// It has taken a turn.
+    run: bool,
     rng: ChaCha8Rng,
 }
 
@@ -81,9 +83,16 @@ impl MeshCore {
             heard: None,
             before_deaf: None,
             left: false,
+            run: false,
             rng: ChaCha8Rng::seed_from_u64(!seed),
             settings,
         }
+    }
+
+    /// Whether it has taken a turn: from then on its snapshot alone does not make it again.
+    #[must_use]
+    pub fn has_run(&self) -> bool {
+        self.run
     }
 
     /// This node as others see it.
@@ -432,6 +441,7 @@ impl Core for MeshCore {
     type Snapshot = Snapshot;
 
     fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.run = true;
         if self.left {
             return;
         }

@@ -1,0 +1,168 @@
+//! The bytes of a segment: the prologue, and frames with their lengths and checksums.
+//!
+//! ```text
+//! prologue   "SEAMJRNL" │ format u16
+//! frame      length u32, its top bit: more follows │ CRC32C of the bytes u32 │ CRC32C of these eight u32 │ bytes
+//! ```
+//!
+//! All numbers are little-endian. A length is believed once its own checksum is right, so a flipped
+//! bit in it is not taken for the end of the file. An entry that does not fit one frame goes on in
+//! the next.
+
+use std::io::{self, Read, Write};
+
+use super::error::{Damage, JournalError};
+
+/// What a journal begins with.
+pub(super) const MAGIC: [u8; 8] = *b"SEAMJRNL";
+/// The format that is written. An earlier one would be read too; there is none.
+pub const FORMAT: u16 = 1;
+/// Bytes of one entry at most, all its frames together.
+pub const MAX_ENTRY: usize = 128 * 1024 * 1024;
+/// Bytes of one frame at most.
+const MAX_FRAME: usize = 1024 * 1024;
+/// The top bit of a length.
+const MORE: u32 = 1 << 31;
+const HEAD: usize = 12;
+
+pub(super) fn write_prologue(out: &mut impl Write) -> io::Result<usize> {
+    out.write_all(&MAGIC)?;
+    out.write_all(&FORMAT.to_le_bytes())?;
+    Ok(MAGIC.len() + size_of::<u16>())
+}
+
+/// Reads the prologue and says how long it is.
+pub(super) fn read_prologue(source: &mut impl Read) -> Result<u64, JournalError> {
+    let mut prologue = Vec::new();
+    source.take(10).read_to_end(&mut prologue)?;
+    let torn = || JournalError::Header(Damage::Torn { at: 0, bytes: prologue.len() as u64 });
+    let (magic, format) = prologue.split_at_checked(MAGIC.len()).unwrap_or((&prologue, &[]));
+    if !MAGIC.starts_with(magic) {
+        return Err(JournalError::Magic { found: format!("\"{}\"", magic.escape_ascii()) });
+    }
+    let Some((format, _)) = format.split_first_chunk() else { return Err(torn()) };
+    match u16::from_le_bytes(*format) {
+        FORMAT => Ok(prologue.len() as u64),
+        found => Err(JournalError::Format { found }),
+    }
+}
+
+/// Writes one entry as one frame or more, and says how many bytes they take.
+pub(super) fn write_entry(out: &mut impl Write, entry: &[u8]) -> io::Result<usize> {
+    if entry.len() > MAX_ENTRY {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("an entry of {} bytes", entry.len())));
+    }
+    let mut written = 0;
+    let mut pieces = entry.chunks(MAX_FRAME).peekable();
+    while let Some(piece) = pieces.next() {
+        let more = if pieces.peek().is_some() { MORE } else { 0 };
+        let mut head = [0; HEAD];
+        let length = (piece.len() as u32 | more).to_le_bytes();
+        let sum = crc32c::crc32c(piece).to_le_bytes();
+        head[..4].copy_from_slice(&length);
+        head[4..8].copy_from_slice(&sum);
+        let own = crc32c::crc32c(&head[..8]).to_le_bytes();
+        head[8..].copy_from_slice(&own);
+        out.write_all(&head)?;
+        out.write_all(piece)?;
+        written += HEAD + piece.len();
+    }
+    Ok(written)
+}
+
+/// Reads the frames of one entry after another.
+pub(super) struct Frames<R> {
+    source: R,
+    /// Bytes read so far.
+    at: u64,
+}
+
+impl<R: Read> Frames<R> {
+    pub(super) fn new(source: R, at: u64) -> Self {
+        Self { source, at }
+    }
+
+    /// Where the next frame begins.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Reads one entry into `entry`; false at the end of the file.
+    pub(super) fn read(&mut self, entry: &mut Vec<u8>) -> Result<bool, Damage> {
+        entry.clear();
+        let begin = self.at;
+        loop {
+            let frame = self.at;
+            let head: [u8; HEAD] = match self.head(begin)? {
+                Some(head) => head,
+                None if frame == begin => return Ok(false),
+                None => return Err(Damage::Torn { at: begin, bytes: frame - begin }),
+            };
+            let words = head.as_chunks::<4>().0;
+            let word = |index: usize| words.get(index).map_or(0, |word| u32::from_le_bytes(*word));
+            let (length, sum, own) = (word(0), word(1), word(2));
+            let computed = crc32c::crc32c(&head[..8]);
+            if own != computed {
+                return Err(match self.only_zeros_follow(&head)? {
+                    true => Damage::Torn { at: begin, bytes: self.at - begin },
+                    false => Damage::Checksum { at: frame, what: "a frame's head", found: own, computed },
+                });
+            }
+            let bytes = (length & !MORE) as usize;
+            if bytes > MAX_FRAME || entry.len() + bytes > MAX_ENTRY {
+                return Err(Damage::TooLarge { at: begin });
+            }
+            let from = entry.len();
+            if self.fill(entry, bytes)? < bytes {
+                return Err(Damage::Torn { at: begin, bytes: self.at - begin });
+            }
+            let computed = crc32c::crc32c(entry.get(from..).unwrap_or_default());
+            if sum != computed {
+                return Err(match self.ended()? {
+                    true => Damage::Torn { at: begin, bytes: self.at - begin },
+                    false => Damage::Checksum { at: frame, what: "a frame's bytes", found: sum, computed },
+                });
+            }
+            if length & MORE == 0 {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The next frame's head; none at the end of the file. `begin` is where its entry begins.
+    fn head(&mut self, begin: u64) -> Result<Option<[u8; HEAD]>, Damage> {
+        let mut head = Vec::with_capacity(HEAD);
+        let found = self.fill(&mut head, HEAD)?;
+        match <[u8; HEAD]>::try_from(head) {
+            Ok(head) => Ok(Some(head)),
+            Err(_) if found == 0 => Ok(None),
+            Err(_) => Err(Damage::Torn { at: begin, bytes: self.at - begin }),
+        }
+    }
+
+    /// Appends up to `bytes` bytes and says how many there were.
+    fn fill(&mut self, into: &mut Vec<u8>, bytes: usize) -> Result<usize, Damage> {
+        let at = self.at;
+        let read = (&mut self.source).take(bytes as u64).read_to_end(into);
+        let read = read.map_err(|source| Damage::Io { at, source })?;
+        self.at += read as u64;
+        Ok(read)
+    }
+
+    fn ended(&mut self) -> Result<bool, Damage> {
+        Ok(self.fill(&mut Vec::new(), 1)? == 0)
+    }
+
+    /// Whether nothing but zeros stands from `head` on: a file that a power failure left longer than
+    /// its contents ends so.
+    fn only_zeros_follow(&mut self, head: &[u8]) -> Result<bool, Damage> {
+        let mut block = head.to_vec();
+        while block.iter().all(|byte| *byte == 0) {
+            block.clear();
+            if self.fill(&mut block, 64 * 1024)? == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
