@@ -106,7 +106,10 @@ pub fn decode<T: Wire>(bytes: &[u8]) -> Result<T, CodecError> {
 
 /// Appends the bytes of `value` without a version byte, for what lies in a frame that has one. Nothing
 /// is appended on an error.
-pub(crate) fn append_bare<T: Serialize>(
+///
+/// # Errors
+/// It is longer than `limit` bytes, or holds something that has no form in bytes.
+pub fn append_bare<T: Serialize>(
     what: &'static str,
     limit: usize,
     value: &T,
@@ -126,11 +129,10 @@ pub(crate) fn append_bare<T: Serialize>(
 }
 
 /// The value of `bytes`, all of them, that [`append_bare`] wrote.
-pub(crate) fn decode_bare<T: DeserializeOwned>(
-    what: &'static str,
-    limit: usize,
-    bytes: &[u8],
-) -> Result<T, CodecError> {
+///
+/// # Errors
+/// They are more than `limit`, no such value, or more than the value.
+pub fn decode_bare<T: DeserializeOwned>(what: &'static str, limit: usize, bytes: &[u8]) -> Result<T, CodecError> {
     if bytes.len() > limit {
         return Err(CodecError::TooLong { what, found: bytes.len(), limit });
     }

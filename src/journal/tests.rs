@@ -165,7 +165,7 @@ fn an_entry_larger_than_a_frame_is_read_whole_or_torn_from_its_beginning() {
         said: Vec::new(),
         digest: 0,
     });
-    let bytes = written(&[refused.clone()]);
+    let bytes = written(std::slice::from_ref(&refused));
     assert_eq!(read(&bytes).unwrap().0, [text(&refused)]);
     let (entries, damage) = read(&bytes[..2_500_000]).unwrap();
     assert_eq!(entries.len(), 0);
