@@ -28,6 +28,7 @@ mod judge;
 mod known;
 mod outcomes;
 mod requests;
+pub mod retrial;
 mod summary;
 mod timestamp;
 

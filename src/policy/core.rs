@@ -156,6 +156,19 @@ impl Policy {
         }
     }
 
+    /// The settings that hold.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Forgets every request, with what it holds and waits for; what is known of paths and hosts
+    /// stays. For whoever asks a recorded state what it would have chosen.
+    pub fn forget_requests(&mut self) {
+        self.routes = Routes::default();
+        self.view.forget_asks();
+    }
+
     /// The operator's words that hold.
     #[must_use]
     pub fn overrides(&self) -> &Overrides {

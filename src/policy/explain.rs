@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::record::{CandidateRecord, DecisionRecord};
 use super::round::round4;
 use super::select::{SelectionPolicy, Skipped};
-use crate::model::{Blame, Mode, Outcome, PathState, Profile, Reason, Workload};
+use crate::model::{Blame, Mode, Outcome, PathId, PathState, Profile, Reason, Workload};
 
 /// No line is longer, in characters.
 pub const MAX_COLUMNS: usize = 100;
@@ -38,6 +38,13 @@ pub fn explain(record: &DecisionRecord) -> String {
         page.line(6, &evidence(candidate));
     }
     page.text
+}
+
+/// What `record` says of the candidate on `path`, on one line; none if there is no such candidate.
+#[must_use]
+pub fn explain_candidate(record: &DecisionRecord, path: &PathId) -> Option<String> {
+    let on_path = |candidate: &&CandidateRecord| candidate.target.path.as_ref() == Some(path);
+    record.candidates.iter().find(on_path).map(|candidate| verdict(record, candidate))
 }
 
 fn headline(record: &DecisionRecord) -> String {

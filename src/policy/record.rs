@@ -363,6 +363,20 @@ impl Serialize for CandidateRecord {
 }
 
 impl CapacityRecord {
+    /// The same as a decision reads it.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load {
+            active_sessions: self.active_sessions,
+            max_capacity: self.max_capacity,
+            soft_limit: self.soft_limit,
+            utilization: self.utilization,
+            remaining: self.remaining,
+            soft_saturated: self.soft_saturated,
+            hard_saturated: self.hard_saturated,
+        }
+    }
+
     fn of(load: &Load, candidate: &Candidate) -> Self {
         Self {
             active_sessions: load.active_sessions,

@@ -186,6 +186,11 @@ impl View {
         }
     }
 
+    /// Nobody waits for an answer any more.
+    pub(super) fn forget_asks(&mut self) {
+        self.peers.values_mut().for_each(|peer| peer.unanswered = 0);
+    }
+
     /// A host let an ask go unanswered: it is not asked for a while, longer each time.
     pub(super) fn silent(&mut self, now: Now, node: &NodeName) {
         if let Some(peer) = self.peers.get_mut(node) {

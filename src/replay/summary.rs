@@ -14,6 +14,17 @@ pub const TOLERANT_CLASS: &str = "batch";
 /// Up to this effective criticality any class that is not strict is tolerant.
 pub const TOLERANT_UP_TO: f64 = 0.35;
 
+/// Whether a class is one of [`STRICT_CLASSES`].
+pub(super) fn is_strict(workload: &Workload) -> bool {
+    STRICT_CLASSES.contains(&workload.name.as_str())
+}
+
+/// Whether a class that is not strict bears a degraded path.
+pub(super) fn is_tolerant(workload: &Workload) -> bool {
+    let tolerant = workload.name.as_str() == TOLERANT_CLASS || workload.effective_criticality() <= TOLERANT_UP_TO;
+    tolerant && !is_strict(workload)
+}
+
 /// What came of one policy's choices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Metrics {
@@ -118,9 +129,7 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn of(workload: &Workload, candidates: &[Candidate], decision: &Decision) -> Self {
-        let name = workload.name.as_str();
-        let strict = STRICT_CLASSES.contains(&name);
-        let tolerant = !strict && (name == TOLERANT_CLASS || workload.effective_criticality() <= TOLERANT_UP_TO);
+        let (strict, tolerant) = (is_strict(workload), is_tolerant(workload));
         let mut facts = Self { strict, tolerant, ..Self::default() };
         for (candidate, assessment) in candidates.iter().zip(&decision.assessments) {
             let healthy = candidate.health.state == PathState::Healthy;
@@ -200,7 +209,7 @@ impl Totals {
 }
 
 /// A share in percent, rounded to one decimal as text is; none of nothing.
-fn percent(part: u64, whole: u64) -> Option<f64> {
+pub(super) fn percent(part: u64, whole: u64) -> Option<f64> {
     if whole == 0 {
         return None;
     }

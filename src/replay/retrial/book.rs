@@ -1,0 +1,183 @@
+//! Requests that were tried and of which something is still to be learned: what was decided for
+//! them then, and how the paths did that they would have used.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::Chooser;
+use crate::core::Now;
+use crate::model::{PathId, RequestId, WorkloadName};
+use crate::policy::record::DecisionRecord;
+
+/// How long a request waits for that, in milliseconds: longer than a decision with all its leases
+/// takes, and than any probe interval that suits a decision.
+const WAIT_MS: u64 = 5_000;
+/// Requests that wait at most; beyond it the oldest learns no more.
+const MAX_WAITING: usize = 65_536;
+
+/// A request, and what each chooser chose for it.
+#[derive(Clone, Debug)]
+pub(super) struct Tried {
+    pub(super) at: Now,
+    pub(super) request_id: RequestId,
+    /// Decided by the recorded rules, and by the changed ones.
+    pub(super) seam: Arc<DecisionRecord>,
+    pub(super) changed: Option<Arc<DecisionRecord>>,
+    pub(super) choices: Vec<(Chooser, Option<PathId>)>,
+}
+
+/// How a path did after a choice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Observed {
+    /// The next probe took so long, in milliseconds.
+    Took(f64),
+    /// The next probe was lost.
+    Lost,
+}
+
+/// A request of which nothing more is learned.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) tried: Tried,
+    /// The decisions that were recorded, attempt by attempt.
+    pub(super) recorded: Vec<Arc<DecisionRecord>>,
+    observed: Vec<(PathId, Observed)>,
+}
+
+/// A request for which the changed rules choose otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// When it was decided, in milliseconds since the Unix epoch.
+    pub at: u64,
+    /// The request.
+    pub request_id: RequestId,
+    /// Its class.
+    pub workload: WorkloadName,
+    /// What the recorded rules choose; none if nothing.
+    pub from: Option<String>,
+    /// What the changed rules choose; none if nothing.
+    pub to: Option<String>,
+    /// What the changed rules say of what was chosen before, and the recorded ones of what is now.
+    pub why: String,
+    /// Another choice had differed before it in the same life: the history would have been another
+    /// one.
+    pub estimate: bool,
+}
+
+/// The decisions of one request, as they were and as they would be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explained {
+    /// When it was decided, in milliseconds since the Unix epoch.
+    pub at: u64,
+    /// As recorded, attempt by attempt.
+    pub recorded: Vec<Arc<DecisionRecord>>,
+    /// The first choice under the recorded rules.
+    pub seam: Arc<DecisionRecord>,
+    /// The first choice under the changed rules, where there are any.
+    pub changed: Option<Arc<DecisionRecord>>,
+}
+
+/// The requests that wait, the oldest first.
+#[derive(Default)]
+pub(super) struct Book {
+    now: Now,
+    waiting: VecDeque<Closed>,
+    /// The number of the first of them.
+    first: u64,
+    numbers: BTreeMap<RequestId, u64>,
+    /// Who waits for the next probe of a path.
+    on_path: BTreeMap<PathId, Vec<u64>>,
+}
+
+impl Book {
+    pub(super) fn now(&self) -> Now {
+        self.now
+    }
+
+    pub(super) fn reach(&mut self, now: Now) {
+        if now.mono >= self.now.mono {
+            self.now = now;
+        }
+    }
+
+    pub(super) fn knows(&self, request_id: &RequestId) -> bool {
+        self.numbers.contains_key(request_id)
+    }
+
+    pub(super) fn add(&mut self, tried: Tried) {
+        let number = self.first + self.waiting.len() as u64;
+        let mut paths: Vec<&PathId> = tried.choices.iter().filter_map(|(_, path)| path.as_ref()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        for path in paths {
+            self.on_path.entry(path.clone()).or_default().push(number);
+        }
+        self.numbers.insert(tried.request_id.clone(), number);
+        self.waiting.push_back(Closed { tried, recorded: Vec::new(), observed: Vec::new() });
+    }
+
+    /// What was decided then.
+    pub(super) fn decided(&mut self, record: Arc<DecisionRecord>) {
+        let number = record.request_id.as_ref().and_then(|id| self.numbers.get(id)).copied();
+        if let Some(waiting) = number.and_then(|number| self.waiting.get_mut((number - self.first) as usize)) {
+            let path = record.chosen.as_ref().and_then(|chosen| chosen.path.as_ref());
+            if let (true, Some(path), Some(number)) = (waiting.recorded.is_empty(), path, number) {
+                let on_path = self.on_path.entry(path.clone()).or_default();
+                if on_path.last() != Some(&number) && !waiting.has_seen(path) && !on_path.contains(&number) {
+                    on_path.push(number);
+                }
+            }
+            waiting.recorded.push(record);
+        }
+    }
+
+    /// How a path did; names everyone whose choice it was, once for every request.
+    pub(super) fn observe(&mut self, path: &PathId, observed: Observed) -> Vec<Chooser> {
+        let mut told = Vec::new();
+        for number in self.on_path.remove(path).unwrap_or_default() {
+            let Some(index) = number.checked_sub(self.first) else { continue };
+            let Some(waiting) = self.waiting.get_mut(index as usize) else { continue };
+            waiting.observed.push((path.clone(), observed));
+            let choices = waiting.tried.choices.iter();
+            told.extend(choices.filter(|(_, chosen)| chosen.as_ref() == Some(path)).map(|(chooser, _)| *chooser));
+        }
+        told
+    }
+
+    /// The oldest request if it need not wait any longer at `now`; any at the end.
+    pub(super) fn close(&mut self, now: Option<Now>) -> Option<Closed> {
+        let oldest = self.waiting.front()?;
+        let waits = now.is_some_and(|now| now.mono.ms_since(oldest.tried.at.mono) < WAIT_MS);
+        if waits && self.waiting.len() <= MAX_WAITING {
+            return None;
+        }
+        let closed = self.waiting.pop_front()?;
+        self.numbers.remove(&closed.tried.request_id);
+        self.first += 1;
+        if self.waiting.is_empty() {
+            self.on_path.clear();
+        }
+        Some(closed)
+    }
+}
+
+impl Closed {
+    fn has_seen(&self, path: &PathId) -> bool {
+        self.observed.iter().any(|(seen, _)| seen == path)
+    }
+
+    pub(super) fn observed(&self, path: &PathId) -> Option<Observed> {
+        self.observed.iter().find(|(seen, _)| seen == path).map(|(_, observed)| *observed)
+    }
+
+    pub(super) fn explained(&self) -> Explained {
+        Explained {
+            at: self.tried.at.wall_ms,
+            recorded: self.recorded.clone(),
+            seam: Arc::clone(&self.tried.seam),
+            changed: self.tried.changed.clone(),
+        }
+    }
+}
