@@ -116,11 +116,10 @@ impl World {
         let request = crate::api::RouteRequest { dry_run: true, ..request };
         let core = self.policy.as_mut()?;
         core.step(now, policy::Input::Route { key, request_id, request, traceparent }, &mut self.answers);
-        let answer = self.answers.drain(..).find_map(|output| match output {
+        self.answers.drain(..).find_map(|output| match output {
             policy::Output::Answer { result, .. } => result.ok(),
             _ => None,
-        });
-        answer
+        })
     }
 
     /// The turns of different cores reach the journal with microseconds of disorder; a core's time
