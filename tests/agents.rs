@@ -148,6 +148,32 @@ async fn bytes_land_where_the_lease_says_and_a_lease_is_used_once_by_its_holder(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_that_is_refused_never_stands_in_the_way_of_one_that_is_not() {
+    const REFUSED: usize = 6;
+    let mut world = World::new().await;
+    let d0 = world.decode("d0", Terms { sessions: 64, ..Terms::default() }).await;
+    let p0 = world.prefill("p0", Terms::default()).await;
+    p0.settled(1).await;
+    for round in 0..50 {
+        let lease = p0.route(&request("batch", 1000)).await.unwrap().lease.unwrap().id;
+        let refused = (0..REFUSED).map(|_| p0.transfer(&lease, &[(0, 1001)]));
+        let (before, sound, after) = tokio::join!(
+            futures_util::future::join_all(refused),
+            p0.transfer(&lease, &[(0, 1000)]),
+            futures_util::future::join_all((0..REFUSED).map(|_| p0.transfer(&lease, &[(0, 1001)]))),
+        );
+        assert_eq!(sound.map(|report| report.result).unwrap(), TransferResult::Delivered, "round {round}");
+        for error in before.into_iter().chain(after).map(Result::unwrap_err) {
+            assert!(matches!(error.status(), Some(400 | 409)), "round {round}: {error}");
+        }
+        assert!(d0.release(&lease).await);
+    }
+    for host in [p0, d0] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unused_lease_expires_on_both_sides() {
     let mut world = World::new().await;
     let d0 = world.decode("d0", Terms::default()).await;

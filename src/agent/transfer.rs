@@ -38,8 +38,12 @@ pub(crate) enum Message {
     Start(TransferRequest, OwnedSemaphorePermit, Reply),
     Stop { transfer: LeaseId, lease: LeaseId, cancelled: bool },
     Find(LeaseId, oneshot::Sender<Option<TransferReport>>),
-    Ended(LeaseId, Box<Result<TransferReport, ServiceError>>),
+    Ended(Asked, Box<Result<TransferReport, ServiceError>>),
 }
+
+/// One caller's wish to move bytes into a lease. Several may name the same lease: the policy says
+/// which of them may.
+type Asked = (LeaseId, u64);
 
 /// A handle on the actor that outlives its restarts.
 #[derive(Clone)]
@@ -108,7 +112,8 @@ struct TransferActor;
 struct State {
     links: Arc<Links>,
     handle: Transfers,
-    running: BTreeMap<LeaseId, (Control, Reply)>,
+    running: BTreeMap<Asked, (Control, Reply)>,
+    asked: u64,
     reports: BTreeMap<LeaseId, TransferReport>,
     oldest_first: VecDeque<LeaseId>,
 }
@@ -128,7 +133,7 @@ impl Actor for TransferActor {
         (links, handle): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         let (running, reports, oldest_first) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-        Ok(State { links, handle, running, reports, oldest_first })
+        Ok(State { links, handle, running, asked: 0, reports, oldest_first })
     }
 
     async fn handle(
@@ -140,8 +145,9 @@ impl Actor for TransferActor {
         match message {
             Message::Start(request, permit, reply) => state.start(request, permit, reply),
             Message::Stop { transfer, lease, cancelled } => {
-                if let Some((control, _)) = state.running.get(&transfer) {
-                    control.send_replace(Some((lease, cancelled)));
+                // Those that the policy has refused, or will, do not listen.
+                for (_, (control, _)) in state.running.range((transfer.clone(), 0)..=(transfer, u64::MAX)) {
+                    control.send_replace(Some((lease.clone(), cancelled)));
                 }
             }
             Message::Find(id, reply) => {
@@ -156,13 +162,8 @@ impl Actor for TransferActor {
 
 impl State {
     fn start(&mut self, request: TransferRequest, permit: OwnedSemaphorePermit, reply: Reply) {
-        let id = request.lease.clone();
-        if self.running.contains_key(&id) {
-            let conflict = TransferProblem::Ended { lease: id, state: "is being used by a transfer".to_owned() };
-            // The caller may have gone away.
-            let _ = reply.send(Err(conflict.into()));
-            return;
-        }
+        self.asked += 1;
+        let id = (request.lease.clone(), self.asked);
         let (control, stop) = watch::channel(None);
         self.running.insert(id.clone(), (control, reply));
         let (links, handle) = (self.links.clone(), self.handle.clone());
@@ -173,7 +174,7 @@ impl State {
         });
     }
 
-    fn ended(&mut self, id: LeaseId, result: Result<TransferReport, ServiceError>) {
+    fn ended(&mut self, asked: Asked, result: Result<TransferReport, ServiceError>) {
         if let Ok(report) = &result {
             self.links.store.tell(&Event::Transfer { ts: wall_ms(), report });
             if self.oldest_first.len() == MAX_REPORTS
@@ -181,10 +182,10 @@ impl State {
             {
                 self.reports.remove(&oldest);
             }
-            self.oldest_first.push_back(id.clone());
-            self.reports.insert(id.clone(), report.clone());
+            self.oldest_first.push_back(asked.0.clone());
+            self.reports.insert(asked.0.clone(), report.clone());
         }
-        if let Some((_, reply)) = self.running.remove(&id) {
+        if let Some((_, reply)) = self.running.remove(&asked) {
             // The caller may have gone away.
             let _ = reply.send(result);
         }
