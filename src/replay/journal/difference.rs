@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::axis::utc;
+use super::json::to_json;
 use super::outputs::name;
 use crate::journal::{Part, Said};
 
@@ -111,7 +112,7 @@ impl Wrong {
 /// The fields in which two values of one kind differ; what differs beyond [`MAX_FIELDS`] is counted.
 pub(super) fn fields<T: Serialize>(recorded: &T, replayed: &T) -> (Vec<FieldDifference>, u64) {
     let mut found = Found { fields: Vec::new(), more: 0 };
-    if let (Ok(recorded), Ok(replayed)) = (serde_json::to_value(recorded), serde_json::to_value(replayed)) {
+    if let (Ok(recorded), Ok(replayed)) = (to_json(recorded), to_json(replayed)) {
         let (recorded, replayed) = inside(&recorded, &replayed);
         found.compare(&mut String::new(), recorded, replayed);
     }
@@ -208,7 +209,7 @@ impl fmt::Display for Difference {
             Some(_) => write!(f, "{part} core, turn {turn}")?,
             None => write!(f, "{part} core, snapshot after turn {turn}")?,
         }
-        write!(f, ", {}: {}, byte {}", utc(self.at_ms), self.file.display(), self.at)?;
+        write!(f, "\n  {}, {}, byte {}", utc(self.at_ms), self.file.display(), self.at)?;
         if let Some(input) = &self.input {
             write!(f, "\n  told {input}")?;
         }

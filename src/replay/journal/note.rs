@@ -1,5 +1,6 @@
 //! What is worth a line about a life's journal.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -77,17 +78,12 @@ impl Overview {
             What::Segment(header) if first && header.segment > 0 => {
                 (Noted::BeginsLate, format!("begins at segment {}: those before it are not there", header.segment))
             }
-            What::Missing(numbers) if numbers.start() == numbers.end() => {
-                (Noted::Missing, format!("segment {} before this one is missing", numbers.start()))
-            }
-            What::Missing(numbers) => {
-                let text = format!("segments {} to {} before this one are missing", numbers.start(), numbers.end());
-                (Noted::Missing, text)
-            }
+            What::Missing(numbers) => (Noted::Missing, format!("before this one {}", missing(numbers))),
             What::Broken(broken) if broken.is_torn_end() => (Noted::TornEnd, broken.fault.to_string()),
             What::Broken(broken) => (Noted::Damaged, broken.fault.to_string()),
             What::Entry(Entry::Gap(gap)) => {
-                (Noted::Gap, format!("{} turns of the {} core were not written", gap.lost, gap.part))
+                let turns = if gap.lost == 1 { "turn" } else { "turns" };
+                (Noted::Gap, format!("not written here: {} {turns} of the {} core", gap.lost, gap.part))
             }
             What::Entry(Entry::Panicked(input, _)) => {
                 (Noted::Panicked, format!("the {} core panicked at this input: {}", input.part(), short_input(input)))
@@ -115,6 +111,15 @@ impl Overview {
     #[must_use]
     pub fn turns(&self, part: Part) -> u64 {
         self.tally.turns.get(&part).copied().unwrap_or_default()
+    }
+}
+
+/// Which segments are missing, in words.
+#[must_use]
+pub fn missing(numbers: &RangeInclusive<u64>) -> String {
+    match (numbers.start(), numbers.end()) {
+        (first, last) if first == last => format!("segment {first} is missing"),
+        (first, last) => format!("segments {first} to {last} are missing"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::{self, Debug, Write as _};
 use crate::journal::Said;
 
 /// Characters of a value in short at most.
-const SHORT: usize = 160;
+const SHORT: usize = 88;
 
 /// The beginning of what `Debug` makes of a value; no more of it is made than that.
 pub(super) fn short(value: &impl Debug) -> String {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seam::journal::{Entry, Input, Part, Snapshot};
-use seam::replay::journal::{Item, Life, What};
-use serde_json::{Value, json};
+use seam::replay::journal::{Item, Life, What, missing, to_json};
+use serde_json::{Error, Value, json};
 
 use crate::exit::Failure;
 use crate::replay;
@@ -43,21 +43,13 @@ impl Cat {
                 match &item.what {
                     What::Segment(_) => {}
                     What::Entry(entry) if self.wants(entry) => {
-                        let line = self.line(life, &item, entry);
-                        match writeln!(out, "{line}") {
-                            Ok(()) => {}
-                            Err(error) => return written(Err(error)),
-                        }
+                        let line = self.line(life, &item, entry).map_err(Failure::failed)?;
+                        written(writeln!(out, "{line}"))?;
                     }
                     What::Entry(_) => {}
                     What::Missing(numbers) => {
                         written(out.flush())?;
-                        eprintln!(
-                            "seamctl: {}: segments {} to {} before this one are missing",
-                            item.place.path.display(),
-                            numbers.start(),
-                            numbers.end()
-                        );
+                        eprintln!("seamctl: {}: before this one {}", item.place.path.display(), missing(numbers));
                     }
                     What::Broken(broken) => {
                         written(out.flush())?;
@@ -83,24 +75,24 @@ impl Cat {
         self.part.is_none_or(|part| entry.part() == Some(part)) && (said || !self.said)
     }
 
-    fn line(&self, life: &Life, item: &Item, entry: &Entry) -> Value {
-        json!({
+    fn line(&self, life: &Life, item: &Item, entry: &Entry) -> Result<Value, Error> {
+        Ok(json!({
             "file": item.place.path.display().to_string(),
             "at": item.place.at,
             "node": life.node,
             "generation": life.generation,
-            "entry": self.entry(entry),
-        })
+            "entry": self.entry(entry)?,
+        }))
     }
 
-    fn entry(&self, entry: &Entry) -> Value {
-        match entry {
+    fn entry(&self, entry: &Entry) -> Result<Value, Error> {
+        Ok(match entry {
             Entry::Snapshot(snapshot) => {
                 let mut shown = json!({ "kind": "snapshot", "part": snapshot.part() });
                 if self.snapshots
                     && let Value::Object(fields) = &mut shown
                 {
-                    fields.insert("snapshot".to_owned(), body(snapshot));
+                    fields.insert("snapshot".to_owned(), body(snapshot)?);
                 }
                 shown
             }
@@ -108,41 +100,39 @@ impl Cat {
                 "kind": "turn",
                 "part": turn.input.part(),
                 "now": turn.now,
-                "input": input(&turn.input),
-                "said": turn.said,
+                "input": input(&turn.input)?,
+                "said": to_json(&turn.said)?,
                 "digest": format!("{:016x}", turn.digest),
             }),
             Entry::Gap(gap) => json!({
                 "kind": "gap", "part": gap.part, "lost": gap.lost, "since": gap.since, "until": gap.until,
             }),
             Entry::Panicked(told, now) => {
-                json!({ "kind": "panicked", "part": told.part(), "now": now, "input": input(told) })
+                json!({ "kind": "panicked", "part": told.part(), "now": now, "input": input(told)? })
             }
             Entry::Closed(now) => json!({ "kind": "closed", "now": now }),
-        }
+        })
     }
 }
 
-fn input(input: &Input) -> Value {
+fn input(input: &Input) -> Result<Value, Error> {
     match input {
-        Input::Health(input) => json!(input),
-        Input::Policy(input) => json!(input),
-        Input::Ledger(input) => json!(input),
-        Input::Mesh(input) => json!(input),
+        Input::Health(input) => to_json(input),
+        Input::Policy(input) => to_json(input),
+        Input::Ledger(input) => to_json(input),
+        Input::Mesh(input) => to_json(input),
     }
 }
 
 /// What a snapshot holds; null where the core has none.
-fn body(snapshot: &Snapshot) -> Value {
-    let value = match snapshot {
-        Snapshot::Health(snapshot) => serde_json::to_value(snapshot),
-        Snapshot::Policy(snapshot) => serde_json::to_value(snapshot),
-        Snapshot::Ledger(snapshot) => serde_json::to_value(snapshot),
-        Snapshot::Mesh(snapshot) => serde_json::to_value(snapshot),
+fn body(snapshot: &Snapshot) -> Result<Value, Error> {
+    match snapshot {
+        Snapshot::Health(snapshot) => to_json(snapshot),
+        Snapshot::Policy(snapshot) => to_json(snapshot),
+        Snapshot::Ledger(snapshot) => to_json(snapshot),
+        Snapshot::Mesh(snapshot) => to_json(snapshot),
         Snapshot::MeshRunning => Ok(Value::Null),
-    };
-    // What has no form in JSON is still shown, as the code sees it.
-    value.unwrap_or_else(|_| Value::String(format!("{snapshot:?}")))
+    }
 }
 
 /// A reader that has seen enough ends the program quietly.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use seam::journal::{JournalError, Reader};
 use seam::model::{Generation, NodeName};
-use seam::replay::journal::{Broken, Fault, History, Life, SegmentFile};
+use seam::replay::journal::{Broken, Fault, History, Life, SegmentFile, missing};
 use serde::Serialize;
 
 use crate::exit::{Failure, print, print_json};
@@ -116,7 +116,7 @@ impl Found {
             text.push_str(&format!("{}: {entries}, {}: {state}\n", file.display(), bytes(*size)));
         }
         for Missing { node, generation, first, last } in &self.missing {
-            text.push_str(&format!("{node}, life {generation}: segments {first} to {last} are missing\n"));
+            text.push_str(&format!("{node}, life {generation}: {}\n", missing(&(*first..=*last))));
         }
         text
     }

@@ -36,7 +36,11 @@ pub(super) fn of_report(report: &Report) -> String {
     let first = report.lives.iter().flat_map(|life| life.cores.iter().map(move |core| (life, core)));
     for (life, core) in first {
         if let Some(difference) = &core.first_difference {
-            notable.push_str(&format!("\nDiffers, {}: the first of the {difference}\n", name(&life.overview)));
+            let more = match core.differences.saturating_sub(1) {
+                0 => String::new(),
+                more => format!("\n  and {} of this core later", count(more as usize, "difference")),
+            };
+            notable.push_str(&format!("\nDiffers: {}, {difference}{more}\n", name(&life.overview)));
         }
     }
     if !notable.is_empty() {
