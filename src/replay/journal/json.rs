@@ -1,6 +1,7 @@
 //! Values as JSON, whatever the keys of their maps are.
 
-use serde::ser::{self, Error as _, Serialize, Serializer};
+use serde::Serialize;
+use serde::ser::{self, Error as _, Serializer};
 use serde_json::{Error, Map, Value};
 
 /// A value as JSON. A map whose keys are neither texts nor numbers becomes a list of pairs, and a number
