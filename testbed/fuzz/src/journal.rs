@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Once;
 
 use seam::codec;
-use seam::core::{Core, Mono, Now};
+use seam::core::{Mono, Now};
 use seam::health::{self, HealthCore, Sample, SampleKind, SampleOutcome};
 use seam::journal::{Entry, Gap, Header, Input, MAX_ENTRY, Part, Snapshot, Taped, Turn, Writer, digest};
 use seam::ledger::{self, Ledger};
