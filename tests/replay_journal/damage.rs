@@ -82,6 +82,17 @@ fn a_flipped_bit_costs_the_rest_of_its_segment_and_is_named_with_file_and_byte()
     assert!(report.verified() as usize > third && report.unverifiable() > 0);
 }
 
+#[test]
+fn turns_without_a_snapshot_before_them_are_no_verified_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut segments = STORY.segments(&[]);
+    segments[0].retain(|entry| !matches!(entry, Entry::Snapshot(snapshot) if snapshot.part() == Part::Ledger));
+    write(dir.path(), "n0", &segments);
+    let report = verify(&[dir.path()]);
+    assert!(!report.is_identical() && report.differences() == 0);
+    assert_eq!(report.lives[0].cores[2].not_verifiable.keys().collect::<Vec<_>>(), [&Lost::NoSnapshot]);
+}
+
 /// A small journal of one core, and its reports as text.
 fn small() -> Vec<u8> {
     let mut core = HealthCore::default();

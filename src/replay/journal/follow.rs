@@ -108,11 +108,11 @@ impl<C: Played> Track<C> {
             self.differs(axis, self.last, place, None, wrong);
         }
         // A snapshot that no core ever made may not be fit to make one.
-        self.core = match guarded(|| C::restored(snapshot)) {
-            Ok(Some(core)) => Ok(core),
-            Ok(None) => Err(Lost::MeshRunning),
-            Err(_) => Err(Lost::Damage),
-        };
+        match guarded(|| C::restored(snapshot)) {
+            Ok(Some(core)) => self.core = Ok(core),
+            Ok(None) => self.core = Err(Lost::MeshRunning),
+            Err(message) => self.differs(axis, self.last, place, None, Wrong::Panicked { message }),
+        }
         self.core.is_ok()
     }
 

@@ -112,10 +112,13 @@ impl Report {
         self.lives.iter().flat_map(|life| &life.cores).map(CoreReport::unverifiable).sum()
     }
 
-    /// Whether anything that was written is not there any more, torn ends excepted.
+    /// Whether anything that was written is not there any more, torn ends excepted; or a core takes turns
+    /// without the snapshot that stands before them in every segment.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        !self.strays.is_empty() || self.lives.iter().any(|life| life.overview.is_damaged())
+        let no_snapshot = |core: &CoreReport| core.not_verifiable.contains_key(&Lost::NoSnapshot);
+        let damaged = |life: &LifeReport| life.overview.is_damaged() || life.cores.iter().any(no_snapshot);
+        !self.strays.is_empty() || self.lives.iter().any(damaged)
     }
 
     /// Whether all came out as recorded, and nothing in between was missing or damaged.
