@@ -16,6 +16,7 @@
 //! tell whether any output differs, and which decision, without the journal holding everything
 //! twice. `docs/journal.md` describes the bytes.
 
+mod entry;
 mod error;
 mod files;
 mod frame;
@@ -28,7 +29,7 @@ mod write;
 use serde::{Deserialize, Serialize};
 
 pub use error::{Damage, JournalError};
-pub use files::{Segment, list, segment_name};
+pub use files::{Segment, list, named, segment_name};
 pub use frame::{FORMAT, MAX_ENTRY};
 pub use read::Reader;
 pub use said::{Said, Taped, digest};

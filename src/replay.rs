@@ -24,6 +24,7 @@
 mod choices;
 mod columns;
 mod fields;
+pub mod journal;
 mod judge;
 mod known;
 mod outcomes;

@@ -40,7 +40,9 @@ pub fn list(dir: &Path) -> io::Result<Vec<Segment>> {
     Ok(segments)
 }
 
-fn named(path: PathBuf) -> Option<Segment> {
+/// What a file's name says of it; none if it is no segment's name.
+#[must_use]
+pub fn named(path: PathBuf) -> Option<Segment> {
     if path.extension()? != EXTENSION {
         return None;
     }

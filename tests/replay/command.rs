@@ -68,7 +68,7 @@ fn the_command_refuses_with_status_two_and_leaves_no_files() {
     }
 
     for (args, part) in [
-        (&[PUBLISHED, env!("CARGO_MANIFEST_DIR")] as &[&str], "is a directory\n"),
+        (&[PUBLISHED, env!("CARGO_MANIFEST_DIR")] as &[&str], "give either journals or CSV traces\n"),
         (&[PUBLISHED, "--config", "no/such.toml"], "no/such.toml: cannot be read"),
         (&[], "FILE"),
         (&[PUBLISHED, "--policy", "sem"], "seam"),

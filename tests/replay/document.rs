@@ -5,18 +5,21 @@ use super::*;
 const DOCUMENT: &str = include_str!("../../docs/replay.md");
 
 #[test]
-fn the_table_in_the_document_is_what_the_command_prints() {
-    let block = DOCUMENT.split("```\n$ seamctl replay ").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let (args, shown) = block.split_once('\n').unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_seamctl"));
-    command.arg("replay").args(args.split(' ')).current_dir(env!("CARGO_MANIFEST_DIR"));
-    let printed = out(&command.env_remove("COLUMNS").stdin(Stdio::null()).output().unwrap());
-    let mut printed = printed.lines();
-    let shown: Vec<&str> = shown.lines().filter(|line| *line != " …").collect();
-    assert!(shown.len() > 10, "{block}");
-    for line in shown {
-        // In the order printed; only what the ellipsis stands for is left out.
-        assert!(printed.any(|found| found == line), "docs/replay.md shows {line:?}, which is not printed there");
+fn what_the_document_shows_is_what_the_command_prints() {
+    let blocks: Vec<&str> = DOCUMENT.split("```\n$ seamctl replay ").skip(1).collect();
+    assert_eq!(blocks.len(), 2, "one of a trace and one of a journal");
+    for block in blocks {
+        let (args, shown) = block.split("```").next().unwrap().split_once('\n').unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seamctl"));
+        command.arg("replay").args(args.split(' ')).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let printed = out(&command.env_remove("COLUMNS").stdin(Stdio::null()).output().unwrap());
+        let mut printed = printed.lines();
+        let shown: Vec<&str> = shown.lines().filter(|line| *line != " …").collect();
+        assert!(shown.len() > 10, "{block}");
+        for line in shown {
+            // In the order printed; only what the ellipsis stands for is left out.
+            assert!(printed.any(|found| found == line), "docs/replay.md shows {line:?}, which is not printed there");
+        }
     }
 }
 

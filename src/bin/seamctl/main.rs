@@ -7,6 +7,7 @@ mod decisions;
 mod demo;
 mod exit;
 mod experiments;
+mod journal;
 mod paint;
 mod replay;
 mod simulate;
@@ -37,8 +38,11 @@ enum Command {
     Experiments(experiments::Experiments),
     /// Every file of the evidence under outputs/, made again byte for byte.
     Evaluate(experiments::Evaluate),
-    /// A recorded request trace, decided again by Seam and by the policies it is compared with.
+    /// A recorded request trace, decided again by Seam and its rivals; or journals, played again.
     Replay(replay::Replay),
+    /// What agents recorded, read without playing it.
+    #[command(subcommand)]
+    Journal(journal::Journal),
     /// The published scenarios: what is decided when paths misbehave in a known way.
     Simulate(simulate::Simulate),
     /// What an agent is and does.
@@ -85,6 +89,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Experiments(experiments) => experiments.run(),
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Journal(journal) => journal.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Status(plain) => on_runtime(ask::status(plain)),
         Command::Members(plain) => on_runtime(ask::members(plain)),

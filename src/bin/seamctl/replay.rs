@@ -1,6 +1,7 @@
 //! `seamctl replay`: a recorded history, decided again.
 
 mod files;
+mod journal;
 mod progress;
 
 use std::fs::File;
@@ -17,13 +18,14 @@ use crate::exit::{Failure, print, print_json};
 use crate::paint::colour;
 use crate::table::{count, numbers};
 use files::Files;
+pub(crate) use journal::open as journals;
 use progress::{Counted, Progress};
 
 /// What to replay.
 #[derive(Args)]
 pub(crate) struct Replay {
     /// CSV request traces, plain or gzip, each the continuation of the one before; `-` is standard
-    /// input.
+    /// input. Or journals of agents, files and folders of them; which it is shows in the content.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// A policy to compare; may be repeated. If absent all: seam, lowest_latency,
@@ -51,6 +53,9 @@ pub(crate) struct Replay {
     /// Print the summary as one JSON object.
     #[arg(long)]
     json: bool,
+    /// Play the journals' tapes again, and fail unless every output is as it was recorded.
+    #[arg(long)]
+    verify: bool,
 }
 
 /// Which pools the policies beside Seam choose from.
@@ -71,6 +76,12 @@ impl From<RivalsSee> for Choosable {
 
 impl Replay {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if journal::are_given(&self.files)? {
+            return journal::run(&self);
+        }
+        if self.verify {
+            return Err(Failure::usage(anyhow::anyhow!("--verify plays journals again, and no journal is given")));
+        }
         let settings = self.settings()?;
         self.files.iter().try_for_each(|path| can_open(path))?;
         let files = self.out.as_deref().map(Files::begin).transpose()?;

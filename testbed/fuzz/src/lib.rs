@@ -7,6 +7,7 @@
 pub mod api;
 pub mod codec;
 pub mod config;
+pub mod journal;
 pub mod mesh;
 pub mod rail;
 pub mod record;
@@ -28,10 +29,11 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "api", run: api::run, seeds: api::seeds },
     Target { name: "codec", run: codec::run, seeds: codec::seeds },
     Target { name: "config", run: config::run, seeds: config::seeds },
+    Target { name: "journal", run: journal::run, seeds: journal::seeds },
     Target { name: "mesh", run: mesh::run, seeds: mesh::seeds },
     Target { name: "rail", run: rail::run, seeds: rail::seeds },
     Target { name: "record", run: record::run, seeds: record::seeds },

@@ -1,0 +1,195 @@
+//! `seamctl replay` on journals, and `seamctl journal`.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use seam::journal::{Entry, Reader, Said};
+use serde_json::Value;
+
+use crate::format::GOLDEN;
+use crate::recorder::{bytes, header};
+
+/// Runs it in a folder, so that what it prints names no other.
+fn seamctl(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seamctl"));
+    for name in ["SEAM_AGENT", "SEAM_TOKEN_FILE", "RUST_LOG", "COLUMNS"] {
+        command.env_remove(name);
+    }
+    command.args(args).current_dir(dir).stdin(Stdio::null()).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn golden() -> Vec<Entry> {
+    Reader::open(BufReader::new(File::open(GOLDEN).unwrap())).unwrap().map(Result::unwrap).collect()
+}
+
+/// A folder with the journal of format 1, and with another in which a decision and a digest are changed.
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(GOLDEN, dir.path().join("sound.journal")).unwrap();
+    let mut entries = golden();
+    let decided = entries.iter_mut().find_map(|entry| match entry {
+        Entry::Turn(turn) => turn.said.iter_mut().find_map(|said| match said {
+            Said::Decided(record) => Some(record),
+            _ => None,
+        }),
+        _ => None,
+    });
+    let record = decided.unwrap();
+    let mut changed = (**record).clone();
+    changed.candidates[0].gfs += 0.25;
+    changed.attempt = 2;
+    *record = Arc::new(changed);
+    let digested = entries.iter_mut().find_map(|entry| match entry {
+        Entry::Turn(turn) if turn.said.is_empty() && turn.digest != 0 => Some(turn),
+        _ => None,
+    });
+    digested.unwrap().digest ^= 1;
+    std::fs::write(dir.path().join("changed.journal"), bytes(&header("n0", 0), &entries)).unwrap();
+    dir
+}
+
+#[test]
+fn a_verified_journal_and_a_different_one_are_shown() {
+    let dir = folder();
+    let mut text = String::new();
+    for (args, status) in [
+        (&["replay", "sound.journal", "--verify"] as &[&str], 0),
+        (&["replay", "changed.journal", "--verify"], 1),
+        (&["replay", "sound.journal"], 0),
+    ] {
+        let output = seamctl(dir.path(), args);
+        assert_eq!(output.status.code(), Some(status), "{}", err(&output));
+        text.push_str(&format!("$ seamctl {}\n{}{}\n", args.join(" "), out(&output), err(&output)));
+    }
+    insta::assert_snapshot!("seamctl_replay_journals", text);
+}
+
+#[test]
+fn json_says_the_same_in_one_object() {
+    let dir = folder();
+    let output = seamctl(dir.path(), &["replay", "changed.journal", "--verify", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&report["identical"], &report["differences"]), (&false.into(), &2.into()));
+    assert_eq!(report["lives"][0]["node"], "n0");
+    let cores = report["lives"][0]["cores"].as_array().unwrap();
+    let policy = cores.iter().find(|core| core["part"] == "policy").unwrap();
+    let wrong = &policy["first_difference"]["wrong"];
+    assert_eq!((&wrong["kind"], &wrong["fields"][0]["field"]), (&"said".into(), &"attempt".into()));
+    let output = seamctl(dir.path(), &["replay", "sound.journal", "--json"]);
+    let overview: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert!(overview["lives"][0]["decisions"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn checksums_are_looked_at_file_by_file() {
+    let dir = folder();
+    let mut bytes = std::fs::read(GOLDEN).unwrap();
+    let middle = bytes.len() / 2;
+    bytes.truncate(bytes.len() - 5);
+    std::fs::write(dir.path().join("torn.journal"), &bytes).unwrap();
+    bytes[middle] ^= 1;
+    std::fs::write(dir.path().join("damaged.journal"), &bytes).unwrap();
+    std::fs::write(dir.path().join("n0-1800000000000-000002.journal"), self::bytes(&header("n0", 2), &[])).unwrap();
+    let mut text = String::new();
+    for (args, status) in [
+        (&["journal", "verify", "sound.journal"] as &[&str], 0),
+        (&["journal", "verify", "torn.journal"], 0),
+        (&["journal", "verify", "damaged.journal"], 1),
+        (&["journal", "verify", "sound.journal", "n0-1800000000000-000002.journal"], 1),
+        (&["journal", "verify", "sound.journal", "torn.journal"], 2),
+    ] {
+        let output = seamctl(dir.path(), args);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {}", err(&output));
+        text.push_str(&format!("$ seamctl {}\n{}{}\n", args.join(" "), out(&output), err(&output)));
+    }
+    insta::assert_snapshot!("seamctl_journal_verify", text);
+    let output = seamctl(dir.path(), &["journal", "verify", "damaged.journal", "--json"]);
+    let found: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(found["files"][0]["state"], "damaged");
+}
+
+#[test]
+fn entries_are_shown_as_json_lines_and_filtered() {
+    let dir = folder();
+    let cat = |args: &[&str]| {
+        let output = seamctl(dir.path(), &[&["journal", "cat", "sound.journal"], args].concat());
+        assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""), "{args:?}");
+        let lines: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        lines
+    };
+    let all = cat(&[]);
+    assert_eq!(all.len(), golden().len());
+    assert_eq!((&all[0]["file"], &all[0]["node"]), (&"sound.journal".into(), &"n0".into()));
+    assert_eq!((&all[0]["entry"]["kind"], &all[0]["entry"]["snapshot"]), (&"snapshot".into(), &Value::Null));
+    let positions: Vec<u64> = all.iter().map(|line| line["at"].as_u64().unwrap()).collect();
+    assert!(positions.is_sorted() && positions[0] > 10);
+    assert_eq!(all.last().unwrap()["entry"]["kind"], "closed");
+    let said = cat(&["--part", "policy", "--said"]);
+    assert!(!said.is_empty() && said.len() < all.len());
+    assert!(said.iter().all(|line| line["entry"]["part"] == "policy"));
+    assert!(said.iter().any(|line| line["entry"]["said"][0]["Decided"]["schema"] == "seam.decision/1"));
+    for line in cat(&["--snapshots"]).iter().filter(|line| line["entry"]["kind"] == "snapshot") {
+        assert!(line["entry"]["snapshot"].is_object(), "{}", line["entry"]["part"]);
+    }
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_journal_is_shown_before_it_fails() {
+    let dir = folder();
+    let mut bytes = std::fs::read(GOLDEN).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(dir.path().join("damaged.journal"), &bytes).unwrap();
+    let output = seamctl(dir.path(), &["journal", "cat", "damaged.journal"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(out(&output).lines().count() > 3);
+    assert!(err(&output).starts_with("seamctl: damaged.journal: damaged at byte "), "{}", err(&output));
+    let output = seamctl(dir.path(), &["replay", "damaged.journal", "--verify"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(out(&output).contains("damaged.journal, byte "), "{}", out(&output));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let dir = folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seamctl"));
+    let child = command.args(["journal", "cat", "--snapshots", "sound.journal"]).current_dir(dir.path());
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn journals_and_traces_are_told_apart_and_not_mixed() {
+    let dir = folder();
+    std::fs::write(dir.path().join("trace.csv"), "timestamp,request_id\n").unwrap();
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    std::fs::write(dir.path().join("other.journal"), "something else").unwrap();
+    for (args, words) in [
+        (&["replay", "sound.journal", "trace.csv"] as &[&str], "give either journals or CSV traces"),
+        (&["replay", "trace.csv", "--verify"], "--verify plays journals again, and no journal is given"),
+        (&["replay", "empty", "--verify"], "no journal in this folder"),
+        (&["replay", "other.journal", "--verify"], "no journal: it begins with \"somethin\""),
+        (&["replay", "sound.journal", "--policy", "seam"], "--policy is for CSV traces"),
+        (&["replay", "sound.journal", "sound.journal"], "is given twice"),
+        (&["journal", "cat", "trace.csv"], "no journal: it begins with \"timestam\""),
+        (&["journal", "cat", "sound.journal", "--part", "cpu"], "allowed: health, policy, ledger, mesh"),
+    ] {
+        let output = seamctl(dir.path(), args);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{args:?}");
+        assert!(err(&output).contains(words), "{args:?}: {}", err(&output));
+    }
+}
