@@ -2,7 +2,7 @@
 //! of its tape.
 //!
 //! ```text
-//! tell, ask, read ──permit──▶ mailbox ──▶ Now::read ──▶ core.step ──▶ effects.perform (each output)
+//! tell, ask, read ──permit──▶ mailbox ──▶ Now::read ──▶ core.step ──▶ tape ──▶ effects.perform (each output)
 //!                                ▲                          │
 //!                                └── Tick ◀── alarm ◀── deadline
 //! ```
@@ -18,6 +18,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::clock::Clock;
+use super::journal::{TapeOf, Turn};
 use crate::core::{Core, Mono, Now};
 
 /// What is done with a core's outputs.
@@ -75,17 +76,19 @@ impl<E: Effects> Clone for Owner<E> {
 }
 
 impl<E: Effects> Owner<E> {
-    /// Starts the actor under `supervisor`; at most `limit` messages wait for it.
+    /// Starts the actor under `supervisor`; at most `limit` messages wait for it. Each turn of the
+    /// core goes on its tape.
     pub(crate) async fn spawn(
         supervisor: ActorCell,
         clock: Clock,
-        core: E::Core,
+        (core, tape): (E::Core, TapeOf<E::Core>),
         effects: E,
         limit: usize,
     ) -> Result<Self, ractor::SpawnErr> {
         let waiting = Arc::new(AtomicUsize::new(0));
         let start = State {
             core,
+            tape,
             effects,
             clock,
             waiting: waiting.clone(),
@@ -179,6 +182,7 @@ struct CoreActor<E>(PhantomData<fn() -> E>);
 
 struct State<E: Effects> {
     core: E::Core,
+    tape: TapeOf<E::Core>,
     effects: E,
     clock: Clock,
     waiting: Arc<AtomicUsize>,
@@ -238,9 +242,11 @@ impl<E: Effects> Actor for CoreActor<E> {
 impl<E: Effects> State<E> {
     fn turn(&mut self, now: Now, input: <E::Core as Core>::Input, hearing: Option<Hearing<E>>) {
         let mut out = std::mem::take(&mut self.out);
+        let turn = Turn::begin(&mut self.tape, &self.core, now, &input);
         let start = std::time::Instant::now();
         self.core.step(now, input, &mut out);
         self.effects.took(start.elapsed());
+        turn.end(&out);
         if let Some(hearing) = hearing {
             hearing(&out);
         }
@@ -381,7 +387,7 @@ mod tests {
     async fn owner(limit: usize) -> (Owner<Heard>, Heard, Clock) {
         let (clock, heard) = (Clock::start(), Heard::default());
         let (supervisor, _) = supervisor::start().await.unwrap();
-        let owner = Owner::spawn(supervisor.get_cell(), clock, Bell::default(), heard.clone(), limit).await.unwrap();
+        let owner = Owner::spawn(supervisor.get_cell(), clock, (Bell::default(), None), heard.clone(), limit).await.unwrap();
         (owner, heard, clock)
     }
 
