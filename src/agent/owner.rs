@@ -307,6 +307,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
+    use crate::agent::journal::Tape;
     use crate::agent::supervisor;
 
     /// Rings once, so long after the last question as that asked for; answers with what it has seen.
@@ -320,6 +321,7 @@ mod tests {
     enum Input {
         RingIn { key: u64, ms: u64 },
         Silent { key: u64 },
+        Break,
         Tick,
     }
 
@@ -345,6 +347,7 @@ mod tests {
                     self.due = Some(now.mono.plus_ms(ms));
                     out.push(Output::Answer { key, rung: self.rung });
                 }
+                Input::Break => panic!("on purpose"),
                 Input::Silent { key: _ } | Input::Tick => {}
             }
         }
@@ -381,6 +384,58 @@ mod tests {
                 }
                 Output::Answer { key, rung } => Some((key, rung)),
             }
+        }
+    }
+
+    /// A supervisor that survives the failure of what it supervises.
+    struct Failures;
+
+    impl Failures {
+        async fn start() -> ActorRef<()> {
+            Actor::spawn(None, Self, ()).await.unwrap().0
+        }
+    }
+
+    impl Actor for Failures {
+        type Msg = ();
+        type State = ();
+        type Arguments = ();
+
+        async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+
+        async fn handle_supervisor_evt(
+            &self,
+            _: ActorRef<()>,
+            _: ractor::SupervisionEvent,
+            (): &mut (),
+        ) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+    }
+
+    /// Writes down what it is told.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<String>>>);
+
+    impl Written {
+        fn add(&self, line: String) {
+            self.0.lock().unwrap().push(line);
+        }
+    }
+
+    impl Tape<Bell> for Written {
+        fn begin(&mut self, core: &Bell, _: Now, input: &Input) {
+            self.add(format!("{} rung, {input:?}", core.rung));
+        }
+
+        fn end(&mut self, outputs: &[Output]) {
+            self.add(format!("{} outputs", outputs.len()));
+        }
+
+        fn panicked(&mut self) {
+            self.add("panicked".to_owned());
         }
     }
 
@@ -431,5 +486,19 @@ mod tests {
         for question in waiting {
             question.abort();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_turn_is_on_the_tape_before_its_outputs_are_acted_on_and_a_panic_too() {
+        let (supervisor, written) = (Failures::start().await, Written::default());
+        let core = (Bell::default(), Some(Box::new(written.clone()) as Box<dyn Tape<Bell>>));
+        let owner = Owner::spawn(supervisor.get_cell(), Clock::start(), core, Heard::default(), 10).await.unwrap();
+        assert_eq!(owner.ask(|key| Input::RingIn { key, ms: 1 }).await, Ok(Some(0)));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        owner.tell(Input::Break);
+        assert!(!owner.turn().await, "a core that has panicked takes no turn");
+        let expected =
+            ["0 rung, RingIn { key: 1, ms: 1 }", "1 outputs", "0 rung, Tick", "1 outputs", "1 rung, Break", "panicked"];
+        assert_eq!(*written.0.lock().unwrap(), expected);
     }
 }

@@ -146,7 +146,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "seam_journal_gaps_total",
         None,
         &[],
-        "Places in the journal where turns of a core are missing; seam_queue_dropped_total{queue=\"journal\"} counts the turns.",
+        "Places in the journal where turns of a core are missing; seam_queue_dropped_total counts the turns, as queue journal.",
     ),
     counter("seam_queue_dropped_total", None, &["queue"], "What bounded queues and buffers refused."),
 ];

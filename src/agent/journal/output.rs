@@ -89,6 +89,11 @@ impl Output {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(super) fn replace_file(&mut self, file: File) {
+        self.file = file;
+    }
+
     /// Whether the file is still where it was made: an operator may have deleted or moved it.
     pub(super) fn is_in_place(&self) -> bool {
         let Ok(own) = self.file.metadata() else { return false };

@@ -20,8 +20,8 @@ pub(super) struct Recorder<C: Recorded> {
     epoch: u64,
     /// Turns that did not fit the queue: no further one is sent before a snapshot.
     lost: Option<Lost>,
-    /// The turn under way, if there was room for it.
-    open: Option<(Now, C::Input, Place)>,
+    /// The turn under way. Without room it is lost, unless it panics.
+    open: Option<(Now, C::Input, Option<Place>)>,
 }
 
 impl<C: Recorded> Recorder<C> {
@@ -53,19 +53,15 @@ impl<C: Recorded> Recorder<C> {
 
 impl<C: Recorded> Tape<C> for Recorder<C> {
     fn begin(&mut self, core: &C, now: Now, input: &C::Input) {
-        self.open = None;
         self.resume(core, now);
-        if self.lost.is_some() || self.epoch == 0 {
-            return self.lose(now);
-        }
-        match self.sender.reserve(size_of::<Told<C>>() + C::input_bytes(input)) {
-            Some(place) => self.open = Some((now, input.clone(), place)),
-            None => self.lose(now),
-        }
+        let goes_on = self.lost.is_none() && self.epoch > 0;
+        let place = if goes_on { self.sender.reserve(size_of::<Told<C>>() + C::input_bytes(input)) } else { None };
+        self.open = Some((now, input.clone(), place));
     }
 
     fn end(&mut self, outputs: &[C::Output]) {
-        let Some((now, input, mut place)) = self.open.take() else { return };
+        let Some((now, input, place)) = self.open.take() else { return };
+        let Some(mut place) = place else { return self.lose(now) };
         place.grow(C::output_bytes(outputs));
         self.sender.send(place, Message::Turn(Box::new(Told::<C> { now, input, outputs: outputs.to_vec() })));
     }
@@ -75,6 +71,7 @@ impl<C: Recorded> Tape<C> for Recorder<C> {
             self.sender.send(self.sender.take(0), Message::Lost(C::PART, lost));
         }
         if let Some((now, input, place)) = self.open.take() {
+            let place = place.unwrap_or_else(|| self.sender.take(0));
             self.sender.send(place, Message::Panicked(Box::new((C::taped_input(input), now))));
         }
     }

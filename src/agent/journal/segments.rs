@@ -185,6 +185,12 @@ impl Segments {
         self.sync();
     }
 
+    /// What is written from now on goes elsewhere.
+    #[cfg(test)]
+    pub(super) fn replace_file(&mut self, file: std::fs::File) {
+        self.open.iter_mut().for_each(|open| open.writer.get_mut().replace_file(file.try_clone().unwrap()));
+    }
+
     fn len(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.writer.written())
     }
@@ -233,13 +239,14 @@ impl Segments {
     /// Opens the next segment.
     fn begin(&mut self) {
         self.open = None;
-        // The cores' first snapshots are for the first segment: they need not be asked for again.
-        if std::mem::replace(&mut self.tried, true) {
-            next_epoch(&self.epoch);
-        }
+        let first = !std::mem::replace(&mut self.tried, true);
         let path = self.folder.path().join(segment_name(&self.life.node, self.life.generation, self.next));
         match self.create(path.clone()) {
             Ok(writer) => {
+                // The cores' first snapshots are for the first segment: they are under way.
+                if !first {
+                    next_epoch(&self.epoch);
+                }
                 self.next += 1;
                 let (unwritten, untold) = Default::default();
                 self.open = Some(Open { writer, unwritten, untold, gaps: 0, snapshots: 0 });

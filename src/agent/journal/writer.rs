@@ -22,7 +22,7 @@ pub(super) struct Writer {
 }
 
 /// What one look at the queue has shown.
-enum Found {
+pub(super) enum Found {
     /// Nothing waits.
     Nothing,
     /// More may wait.
@@ -68,8 +68,21 @@ impl Writer {
         control.ended();
     }
 
+    #[cfg(test)]
+    pub(super) fn replace_file(&mut self, file: std::fs::File) {
+        self.segments.as_mut().unwrap().replace_file(file);
+    }
+
+    /// Takes the first that waits, if the first segment can be begun.
+    #[cfg(test)]
+    pub(super) fn take_one(&mut self) {
+        self.segments.iter_mut().for_each(Segments::tick);
+        let waiting = self.queue.next().ok().unwrap();
+        self.take(waiting.message);
+    }
+
     /// Takes what waits, at most as much as the queue holds, and does what time asks for.
-    fn round(&mut self) -> Found {
+    pub(super) fn round(&mut self) -> Found {
         // First, so that a first segment is there for what is taken.
         self.segments.iter_mut().for_each(Segments::tick);
         self.lines.iter_mut().for_each(Lines::tick);
