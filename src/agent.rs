@@ -462,7 +462,9 @@ async fn start_cores(
 ) -> Result<(), StartError> {
     let (clock, cell) = (links.clock, supervisor.get_cell());
     let policy = Policy::new(generation, settings::own(config, &own.rails), settings::policy(config));
-    let policy = Owner::spawn(cell.clone(), clock, (policy, links.tape()), PolicyEffects::new(links.clone()), MAX_WAITING).await?;
+    let policy =
+        Owner::spawn(cell.clone(), clock, (policy, links.tape()), PolicyEffects::new(links.clone()), MAX_WAITING)
+            .await?;
     policy.tell(crate::policy::Input::Peer { generation, record: Arc::new(own.clone()) });
     let _ = links.policy.set(policy);
     if let Some(terms) = settings::ledger(config) {
@@ -483,7 +485,8 @@ async fn start_cores(
     }
     let mut health = HealthCore::default();
     health.step(links.clock.now(), crate::health::Input::Configure(settings::health(config)), &mut Vec::new());
-    let health = Owner::spawn(cell, clock, (health, links.tape()), HealthEffects::new(links.clone()), MAX_WAITING).await?;
+    let health =
+        Owner::spawn(cell, clock, (health, links.tape()), HealthEffects::new(links.clone()), MAX_WAITING).await?;
     let _ = links.health.set(health);
     Ok(())
 }

@@ -278,9 +278,21 @@ fn schema() -> BTreeMap<&'static str, Vec<String>> {
         list.split(", ").map(str::to_owned).collect()
     };
     let mut sections: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
-    for section in
-        ["node", "mesh", "tls", "api", "decode", "probe", "policy", "policy.thresholds", "transfer", "arena", "metrics", "journal", "records"]
-    {
+    for section in [
+        "node",
+        "mesh",
+        "tls",
+        "api",
+        "decode",
+        "probe",
+        "policy",
+        "policy.thresholds",
+        "transfer",
+        "arena",
+        "metrics",
+        "journal",
+        "records",
+    ] {
         sections.insert(section, known(format!("[{section}]\nzzz = 1\n")));
     }
     sections.insert("rails", known("[[rails]]\nzzz = 1\n".to_owned()));

@@ -442,7 +442,8 @@ mod tests {
     async fn owner(limit: usize) -> (Owner<Heard>, Heard, Clock) {
         let (clock, heard) = (Clock::start(), Heard::default());
         let (supervisor, _) = supervisor::start().await.unwrap();
-        let owner = Owner::spawn(supervisor.get_cell(), clock, (Bell::default(), None), heard.clone(), limit).await.unwrap();
+        let owner =
+            Owner::spawn(supervisor.get_cell(), clock, (Bell::default(), None), heard.clone(), limit).await.unwrap();
         (owner, heard, clock)
     }
 

@@ -43,7 +43,10 @@ impl Lines {
         }
         let Some(output) = &mut self.open else { return self.metrics.dropped(RECORDS) };
         // What is written to memory fails for no record: it has no keys that are no strings.
-        if serde_json::to_writer(&mut *output, record).and_then(|()| output.write_all(b"\n").map_err(serde_json::Error::io)).is_err() {
+        if serde_json::to_writer(&mut *output, record)
+            .and_then(|()| output.write_all(b"\n").map_err(serde_json::Error::io))
+            .is_err()
+        {
             return self.metrics.dropped(RECORDS);
         }
         self.unwritten += 1;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::TURNS;
 use super::lost::Lost;
 use super::queue::{Message, Place, Resumed, Sender, Taken};
 use super::tape::Tape;
 use super::weight::Recorded;
-use super::TURNS;
 use crate::core::Now;
 use crate::journal::{Entry, Part, Turn, digest};
 use crate::metrics::Metrics;

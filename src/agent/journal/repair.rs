@@ -37,7 +37,9 @@ fn mend(path: &Path) {
             ),
             Err(error) => tracing::error!(path = %shown, %error, "the torn segment cannot be deleted"),
         },
-        Ok(Some(damage)) => tracing::error!(path = %shown, %damage, "the newest segment is damaged; it is left as it is"),
+        Ok(Some(damage)) => {
+            tracing::error!(path = %shown, %damage, "the newest segment is damaged; it is left as it is")
+        }
         Err(error) => tracing::error!(path = %shown, %error, "the newest segment cannot be read; it is left as it is"),
     }
 }

@@ -67,13 +67,7 @@ struct Open {
 }
 
 impl Segments {
-    pub(super) fn new(
-        life: Life,
-        config: JournalConfig,
-        folder: Folder,
-        epoch: Epoch,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(super) fn new(life: Life, config: JournalConfig, folder: Folder, epoch: Epoch, metrics: Arc<Metrics>) -> Self {
         Self {
             life,
             config,

@@ -54,10 +54,7 @@ impl Recorded for HealthCore {
     fn input_bytes(input: &health::Input) -> usize {
         match input {
             health::Input::Configure(_) => SETTINGS_BYTES,
-            health::Input::PathUp(_)
-            | health::Input::PathGone(_)
-            | health::Input::Sample(_)
-            | health::Input::Tick => 0,
+            health::Input::PathUp(_) | health::Input::PathGone(_) | health::Input::Sample(_) | health::Input::Tick => 0,
         }
     }
 

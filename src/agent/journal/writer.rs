@@ -32,12 +32,7 @@ pub(super) enum Found {
 }
 
 impl Writer {
-    pub(super) fn new(
-        queue: Queue,
-        segments: Option<Segments>,
-        lines: Option<Lines>,
-        control: Arc<Control>,
-    ) -> Self {
+    pub(super) fn new(queue: Queue, segments: Option<Segments>, lines: Option<Lines>, control: Arc<Control>) -> Self {
         Self { queue, segments, lines, control }
     }
 
