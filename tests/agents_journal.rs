@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod common;
 #[path = "agents/process.rs"]
-#[allow(dead_code, reason = "each test file uses its own part of the site")]
+#[allow(dead_code, unused_imports, reason = "each test file uses its own part of the site")]
 mod process;
 #[path = "agents/tapes.rs"]
 mod tapes;
