@@ -9,9 +9,11 @@ use super::lines::Lines;
 use super::queue::{MAX_ENTRIES, Message, Queue};
 use super::segments::Segments;
 
-/// How long the writer sleeps when nothing waits: long enough to cost nothing at rest, and short
-/// enough that the queue does not fill at a million turns a second.
+/// How long the writer sleeps after it has written, and how long at most, twice as long each time,
+/// while nothing comes: long enough to cost next to nothing at rest, and short enough that the queue
+/// does not fill when hundreds of thousands of turns a second begin.
 const POLL: Duration = Duration::from_millis(10);
+const LONGEST_POLL: Duration = Duration::from_millis(40);
 
 /// Takes what waits, and writes it.
 pub(super) struct Writer {
@@ -40,10 +42,11 @@ impl Writer {
     pub(super) fn run(mut self) {
         let control = self.control.clone();
         control.begun();
+        let mut pause = POLL;
         loop {
             // Read before the queue is: what was said before the wish is written when it is fulfilled.
             let wish = control.wish();
-            let found = self.round();
+            let (found, took) = self.round();
             if wish.due && !matches!(found, Found::Something) {
                 self.sync();
                 control.flushed(wish.flush);
@@ -51,7 +54,10 @@ impl Writer {
             match found {
                 Found::Something => {}
                 Found::Nothing if wish.close => break,
-                Found::Nothing => std::thread::sleep(POLL),
+                Found::Nothing => {
+                    pause = if took { POLL } else { (pause * 2).min(LONGEST_POLL) };
+                    std::thread::sleep(pause);
+                }
                 Found::Nobody => {
                     self.sync();
                     drop(self);
@@ -76,15 +82,19 @@ impl Writer {
         self.take(waiting.message);
     }
 
-    /// Takes what waits, at most as much as the queue holds, and does what time asks for.
-    pub(super) fn round(&mut self) -> Found {
+    /// Takes what waits, at most as much as the queue holds, and does what time asks for. Says, too,
+    /// whether anything was taken.
+    pub(super) fn round(&mut self) -> (Found, bool) {
         // First, so that a first segment is there for what is taken.
         self.segments.iter_mut().for_each(Segments::tick);
         self.lines.iter_mut().for_each(Lines::tick);
-        let mut found = Found::Something;
+        let (mut found, mut took) = (Found::Something, false);
         for _ in 0..MAX_ENTRIES {
             match self.queue.next() {
-                Ok(waiting) => self.take(waiting.message),
+                Ok(waiting) => {
+                    self.take(waiting.message);
+                    took = true;
+                }
                 Err(TryRecvError::Empty) => {
                     found = Found::Nothing;
                     break;
@@ -97,7 +107,7 @@ impl Writer {
         }
         self.segments.iter_mut().for_each(Segments::write_out);
         self.lines.iter_mut().for_each(Lines::write_out);
-        found
+        (found, took)
     }
 
     fn take(&mut self, message: Message) {
