@@ -121,6 +121,7 @@ impl Prepared {
     /// The system refuses a thread.
     pub fn begin(self, generation: Generation) -> io::Result<Journal> {
         let (journal, writer) = self.assemble(generation);
+        journal.sender.control.begun();
         std::thread::Builder::new().name("seam-journal".to_owned()).spawn(move || writer.run())?;
         Ok(journal)
     }

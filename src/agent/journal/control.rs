@@ -50,7 +50,7 @@ fn running() -> MutexGuard<'static, Vec<Weak<Control>>> {
 }
 
 impl Control {
-    /// The writer runs.
+    /// The writer is about to run: from now on it is among those that are flushed.
     pub(super) fn begun(self: &Arc<Self>) {
         let mut running = running();
         running.retain(|writer| writer.strong_count() > 0);

@@ -41,7 +41,6 @@ impl Writer {
     /// Writes until it is told to end, or nobody is left who could say anything.
     pub(super) fn run(mut self) {
         let control = self.control.clone();
-        control.begun();
         let mut pause = POLL;
         loop {
             // Read before the queue is: what was said before the wish is written when it is fulfilled.

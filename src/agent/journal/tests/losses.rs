@@ -123,7 +123,8 @@ fn a_turn_that_panics_is_told_even_when_the_queue_is_full() {
 fn whoever_ends_the_process_brings_a_panicked_turn_to_the_disk_first() {
     let mut life = Life::new(|_| {});
     life.turn(Input::Tick);
-    let Life { dir, journal: _journal, writer, core, mut tape, .. } = life;
+    let Life { dir, journal, writer, core, mut tape, .. } = life;
+    journal.sender.control.begun();
     let running = std::thread::spawn(move || writer.run());
     let now = Now { mono: Mono(2), wall_ms: 2 };
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -134,6 +135,6 @@ fn whoever_ends_the_process_brings_a_panicked_turn_to_the_disk_first() {
     flush_all(Duration::from_secs(60));
     let segments = entries(&dir.path().join("journal"));
     assert_eq!(shape(&segments[0]), ["snapshot", "turns", "panicked at 2"]);
-    drop((tape, _journal));
+    drop((tape, journal));
     running.join().unwrap();
 }
