@@ -17,8 +17,10 @@
 pub mod api;
 mod clock;
 mod directory;
+mod folder;
 mod gauges;
 mod health;
+pub mod journal;
 mod lateness;
 mod ledger;
 mod links;
@@ -61,10 +63,12 @@ use crate::transport::mock::{FaultSwitch, Faulty, InvalidFaults};
 use crate::transport::quic::QuicRail;
 use api::{ApiError, ApiServer, Limits};
 use directory::{Directory, MAX_EVENTS};
+use folder::{Folder, FolderError};
 use health::HealthEffects;
+use journal::Prepared;
 use ledger::{LedgerDoor, LedgerEffects, LedgerLanding, Past};
 use links::Links;
-use mesh::{MeshHandle, MeshSettings, MeshStartError};
+use mesh::{Life, MeshHandle, MeshSettings, MeshStartError};
 use owner::Owner;
 use policy::PolicyEffects;
 use rails::{Rail, Rails};
@@ -78,12 +82,18 @@ const HAND_BACK_LIMIT: Duration = Duration::from_secs(2);
 /// How long transfers under way may go on after a stop was asked for.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long it may take to bring the journal to the disk at the end.
+const JOURNAL_LIMIT: Duration = Duration::from_secs(5);
+
 /// Why an agent did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Its certificate cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
+    /// A folder of it cannot be had: another agent has it, or it cannot be written.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     /// Its arena cannot be had.
     #[error("arena: {0}")]
     Arena(#[from] ArenaError),
@@ -136,6 +146,8 @@ pub struct Agent {
     watch: AbortHandle,
     config: watch::Sender<Arc<Config>>,
     reloads: Arc<AtomicU64>,
+    /// Held until the agent has ended.
+    _data_dir: Folder,
 }
 
 impl Agent {
@@ -164,6 +176,7 @@ impl Agent {
         supervisor_ended: JoinHandle<()>,
     ) -> Result<Self, StartError> {
         let node = config.node.name.clone();
+        let data_dir = Folder::hold("node.data_dir", &config.node.data_dir, &node)?;
         let identity = Arc::new(identity(&config)?);
         let arena = match &config.arena {
             Some(arena) => Arc::new(Arena::open(&arena.path, arena.size)?),
@@ -176,7 +189,8 @@ impl Agent {
         tasks.spawn(supervisor::vital("lateness", links.lateness.clone().watch()));
 
         let (events, heard) = mpsc::channel(MAX_EVENTS);
-        let mesh = start_mesh(&config, &identity, &links, events).await?;
+        let kept = prepare_journal(&config, current.clone(), &links)?;
+        let mesh = start_mesh(&config, &identity, &links, events, kept).await?;
         let generation = mesh.generation();
         let _ = links.mesh.set(mesh);
         let rails = start_rails(&config, &identity, &arena, &links)?;
@@ -215,7 +229,7 @@ impl Agent {
         let api = api::serve(&config.api, service.clone(), links.metrics.clone(), Limits::default()).await?;
         let watch = tasks.spawn(supervisor::watch(supervisor_ended, links.clone()));
         tracing::info!(%node, generation, api = %api.address(), config = %config.hash(), "started");
-        Ok(Self { node, links, service, api, supervisor, tasks, watch, config: running, reloads })
+        Ok(Self { node, links, service, api, supervisor, tasks, watch, config: running, reloads, _data_dir: data_dir })
     }
 
     /// Its name.
@@ -266,8 +280,8 @@ impl Agent {
         }
         let data_dir = self.config.borrow().node.data_dir.clone();
         end_life(&self.links, &Past::of(&data_dir)).await;
-        take_down(&self.links, &self.supervisor).await;
         self.tasks.shutdown().await;
+        take_down(&self.links, &self.supervisor).await;
     }
 
     /// Whether every core still takes its turns. Waits for them; whoever asks sets a limit.
@@ -298,6 +312,26 @@ async fn take_down(links: &Links, supervisor: &ActorRef<supervisor::Message>) {
         mesh.leave().await;
     }
     supervisor.stop(None);
+    if let Some(journal) = links.journal.get().cloned() {
+        let closed = tokio::task::spawn_blocking(move || journal.close(JOURNAL_LIMIT)).await;
+        if !matches!(closed, Ok(true)) {
+            tracing::error!("the journal is not closed in time");
+        }
+    }
+}
+
+fn prepare_journal(
+    config: &Config,
+    current: watch::Receiver<Arc<Config>>,
+    links: &Links,
+) -> Result<Option<Prepared>, FolderError> {
+    let settings = journal::Settings {
+        node: config.node.name.clone(),
+        journal: config.journal.clone(),
+        records: config.records.clone(),
+        config_hash: Box::new(move || current.borrow().hash()),
+    };
+    journal::prepare_with(settings, links.metrics.clone(), links.clock)
 }
 
 /// Releases every lease that this node holds on others, all at once.
@@ -322,6 +356,7 @@ async fn start_mesh(
     identity: &Arc<NodeIdentity>,
     links: &Arc<Links>,
     events: mpsc::Sender<crate::mesh::MeshEvent>,
+    kept: Option<Prepared>,
 ) -> Result<MeshHandle, StartError> {
     let settings = MeshSettings {
         node: config.node.name.clone(),
@@ -340,7 +375,17 @@ async fn start_mesh(
         }
     };
     let door = Arc::new(LedgerDoor(links.clone()));
-    Ok(MeshHandle::start(settings, identity.clone(), Arc::new(hear), door).await?)
+    let shared = links.clone();
+    let tape = move |generation| {
+        let Some(kept) = kept else { return Ok(None) };
+        let journal = kept.begin(generation)?;
+        let tape = journal.tape();
+        // Set once: this is called once.
+        let _ = shared.journal.set(journal);
+        Ok(tape)
+    };
+    let life = Life { clock: links.clock, tape: Box::new(tape) };
+    Ok(MeshHandle::start_life(settings, identity.clone(), Arc::new(hear), door, life).await?)
 }
 
 fn start_rails(
@@ -417,7 +462,9 @@ async fn start_cores(
 ) -> Result<(), StartError> {
     let (clock, cell) = (links.clock, supervisor.get_cell());
     let policy = Policy::new(generation, settings::own(config, &own.rails), settings::policy(config));
-    let policy = Owner::spawn(cell.clone(), clock, policy, PolicyEffects::new(links.clone()), MAX_WAITING).await?;
+    let policy =
+        Owner::spawn(cell.clone(), clock, (policy, links.tape()), PolicyEffects::new(links.clone()), MAX_WAITING)
+            .await?;
     policy.tell(crate::policy::Input::Peer { generation, record: Arc::new(own.clone()) });
     let _ = links.policy.set(policy);
     if let Some(terms) = settings::ledger(config) {
@@ -425,7 +472,7 @@ async fn start_cores(
         let past = Past::of(&config.node.data_dir);
         let lost = past.longest_lease();
         let effects = LedgerEffects::new(links.clone(), config.node.name.clone(), generation, past);
-        let ledger = Owner::spawn(cell.clone(), clock, ledger, effects, MAX_WAITING).await?;
+        let ledger = Owner::spawn(cell.clone(), clock, (ledger, links.tape()), effects, MAX_WAITING).await?;
         if let Some(longest) = lost {
             tracing::warn!(
                 "the earlier life did not end cleanly: no lease is granted until its engine reports or its leases are over"
@@ -438,7 +485,8 @@ async fn start_cores(
     }
     let mut health = HealthCore::default();
     health.step(links.clock.now(), crate::health::Input::Configure(settings::health(config)), &mut Vec::new());
-    let health = Owner::spawn(cell, clock, health, HealthEffects::new(links.clone()), MAX_WAITING).await?;
+    let health =
+        Owner::spawn(cell, clock, (health, links.tape()), HealthEffects::new(links.clone()), MAX_WAITING).await?;
     let _ = links.health.set(health);
     Ok(())
 }

@@ -17,8 +17,8 @@ use crate::health::Thresholds;
 use crate::model::{Role, Workload, builtin_workloads};
 
 pub use sections::{
-    ApiConfig, ApiTls, ArenaConfig, DecodeConfig, EngineConfig, EngineKind, MeshConfig, MetricsConfig, NodeConfig,
-    PolicyConfig, ProbeConfig, RailConfig, TlsConfig, TransferConfig, WorkloadConfig,
+    ApiConfig, ApiTls, ArenaConfig, DecodeConfig, EngineConfig, EngineKind, JournalConfig, MeshConfig, MetricsConfig,
+    NodeConfig, PolicyConfig, ProbeConfig, RailConfig, RecordsConfig, TlsConfig, TransferConfig, WorkloadConfig,
 };
 pub(crate) use suggest::unknown_key;
 pub use units::{format_size, parse_duration, parse_size};
@@ -62,6 +62,12 @@ pub struct Config {
     /// Limits of the metrics.
     #[serde(default)]
     pub metrics: MetricsConfig,
+    /// What every core is told, kept in files; without the section nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalConfig>,
+    /// Decision records as JSON lines; without the section none are written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<RecordsConfig>,
 }
 
 /// Where an agent's certificate comes from.

@@ -57,6 +57,8 @@ pub struct Metrics {
     disbelieved: RwLock<BTreeMap<&'static str, Counter>>,
     reloads: RwLock<BTreeMap<&'static str, Counter>>,
     omitted: Counter,
+    journal_bytes: Counter,
+    journal_gaps: Counter,
 }
 
 /// The counters of one class.
@@ -112,6 +114,8 @@ impl Metrics {
             disbelieved: RwLock::default(),
             reloads: RwLock::default(),
             omitted: counter("seam_path_series_omitted_total"),
+            journal_bytes: counter("seam_journal_bytes_total"),
+            journal_gaps: counter("seam_journal_gaps_total"),
             registry,
         }
     }
@@ -199,6 +203,12 @@ impl Metrics {
     pub fn reloaded(&self, result: &'static str) {
         let labels = || vec![Label::new("result", result)];
         self.worded(&self.reloads, result, "seam_config_reloads_total", labels).increment(1);
+    }
+
+    /// So many bytes of the journal were written, and so many gaps in them.
+    pub fn journal_written(&self, bytes: u64, gaps: u64) {
+        self.journal_bytes.increment(bytes);
+        self.journal_gaps.increment(gaps);
     }
 
     /// What is configured from now on.

@@ -127,8 +127,30 @@ fn each_rule_refuses_its_violation() {
     let as_decode = MINIMAL.replace("[\"prefill\"]", "[\"decode\"]");
     let edit = |from: &str, to: &str| MINIMAL.replace(from, to);
     let cases = [
-        (with("[journal]\ndir = \"x\"\n"), "the section [journal] is not available in this version"),
-        (with("[records]\n"), "the section [records] is not available in this version"),
+        (with("[journal]\n"), "journal: the key `dir` is missing"),
+        (with("[records]\ndir = \"\"\n"), "records.dir: found \"\", allowed the path of a folder"),
+        (
+            with("[journal]\ndir = \"x\"\nsegment_sise = \"1MiB\"\n"),
+            "journal.segment_sise: unknown key `segment_sise`; did you mean `segment_size`?",
+        ),
+        (
+            with("[journal]\ndir = \"x\"\nsegment_size = \"63KiB\"\n"),
+            "journal.segment_size: found 63KiB, allowed 64KiB to 4GiB",
+        ),
+        (with("[journal]\ndir = \"x\"\nfsync = \"9ms\"\n"), "journal.fsync: found 9ms, allowed 10ms to 1m"),
+        (with("[journal]\ndir = \"x\"\nmax_age = \"8days\"\n"), "journal.max_age: found 8days, allowed 1s to 7days"),
+        (
+            with("[journal]\ndir = \"x\"\nretain = \"100MiB\"\n"),
+            "journal.retain: found 100MiB, allowed at least 128MiB: two files of journal.segment_size",
+        ),
+        (
+            with("[records]\ndir = \"x\"\nrotate = \"5GiB\"\nretain = \"10GiB\"\n"),
+            "records.rotate: found 5GiB, allowed 64KiB to 4GiB",
+        ),
+        (
+            with("[records]\ndir = \"x\"\nrotate = \"1MiB\"\nretain = \"1MiB\"\n"),
+            "records.retain: found 1MiB, allowed at least 2MiB: two files of records.rotate",
+        ),
         (as_decode.clone(), "decode: the section is missing"),
         (with(decode), "decode: found the section, but node.roles does not name decode"),
         (edit("[\"prefill\"]", "[]"), "node.roles: found none"),
@@ -256,9 +278,21 @@ fn schema() -> BTreeMap<&'static str, Vec<String>> {
         list.split(", ").map(str::to_owned).collect()
     };
     let mut sections: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
-    for section in
-        ["node", "mesh", "tls", "api", "decode", "probe", "policy", "policy.thresholds", "transfer", "arena", "metrics"]
-    {
+    for section in [
+        "node",
+        "mesh",
+        "tls",
+        "api",
+        "decode",
+        "probe",
+        "policy",
+        "policy.thresholds",
+        "transfer",
+        "arena",
+        "metrics",
+        "journal",
+        "records",
+    ] {
         sections.insert(section, known(format!("[{section}]\nzzz = 1\n")));
     }
     sections.insert("rails", known("[[rails]]\nzzz = 1\n".to_owned()));

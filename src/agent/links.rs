@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 
 use super::clock::Clock;
 use super::health::HealthEffects;
+use super::journal::{Journal, Recorded, TapeOf};
 use super::lateness::Lateness;
 use super::ledger::{Landings, LedgerEffects};
 use super::mesh::MeshHandle;
@@ -38,6 +39,7 @@ pub(crate) struct Links {
     pub(crate) pools: RwLock<BTreeMap<NodeName, PoolName>>,
     /// How to stop a write into a lease of this host that is void; kept by the landing.
     pub(crate) landings: Landings,
+    pub(crate) journal: OnceLock<Journal>,
     pub(crate) mesh: OnceLock<MeshHandle>,
     pub(crate) health: OnceLock<Owner<HealthEffects>>,
     pub(crate) policy: OnceLock<Owner<PolicyEffects>>,
@@ -57,6 +59,7 @@ impl Links {
             arrivals: broadcast::channel(MAX_ARRIVALS_BEHIND).0,
             pools: RwLock::default(),
             landings: Landings::default(),
+            journal: OnceLock::new(),
             mesh: OnceLock::new(),
             health: OnceLock::new(),
             policy: OnceLock::new(),
@@ -64,6 +67,11 @@ impl Links {
             transfers: OnceLock::new(),
             rails: OnceLock::new(),
         }
+    }
+
+    /// The tape of one core, if one is kept.
+    pub(crate) fn tape<C: Recorded>(&self) -> TapeOf<C> {
+        self.journal.get().and_then(Journal::tape)
     }
 
     pub(crate) fn pool_of(&self, node: &NodeName) -> Option<PoolName> {

@@ -38,9 +38,11 @@ use self::frames::{Kind, StreamError, check_reply, read_bytes, write_question};
 use self::mailbox::{Latest, Mailbox};
 use self::peers::Peers;
 use self::views::View;
+use super::clock::Clock;
+use super::journal::TapeOf;
 use crate::api::MemberLine;
 use crate::codec::{self, Wire as _};
-use crate::mesh::{MeshEvent, MeshSize, NotEd25519, RecordSigner};
+use crate::mesh::{MeshCore, MeshEvent, MeshSize, NotEd25519, RecordSigner};
 use crate::model::{Generation, LeaseCall, LeaseCallReply, LoadRecord, NodeName, NodeRecord, PathsRecord};
 use crate::net::{Endpoint, EndpointCounters, InvalidHostPort, NetError, NodeIdentity, RenewError};
 pub use stats::{Drops, MeshStats, TrafficKind};
@@ -131,9 +133,19 @@ pub enum MeshStartError {
         /// Where the other one listens.
         addr: SocketAddr,
     },
+    /// The journal could not begin.
+    #[error("cannot start the journal's thread: {0}")]
+    Journal(std::io::Error),
     /// The system refused a thread or a runtime.
     #[error("cannot start the mesh's thread: {0}")]
     Thread(String),
+}
+
+/// What the mesh core shares with the other cores of one life.
+pub(crate) struct Life {
+    pub(crate) clock: Clock,
+    /// Called once, when the number of the life is known, before the core's first turn.
+    pub(crate) tape: Box<dyn FnOnce(Generation) -> std::io::Result<TapeOf<MeshCore>> + Send>,
 }
 
 /// One node's place in the mesh. Clones share it; the mesh ends with the last one.
@@ -168,8 +180,20 @@ impl MeshHandle {
         events: EventSink,
         leases: Arc<dyn LeaseServer>,
     ) -> Result<Self, MeshStartError> {
+        let life = Life { clock: Clock::start(), tape: Box::new(|_| Ok(None)) };
+        Self::start_life(settings, identity, events, leases, life).await
+    }
+
+    /// As [`start`](Self::start), as part of a larger life.
+    pub(crate) async fn start_life(
+        settings: MeshSettings,
+        identity: Arc<NodeIdentity>,
+        events: EventSink,
+        leases: Arc<dyn LeaseServer>,
+        life: Life,
+    ) -> Result<Self, MeshStartError> {
         check(&settings, &identity)?;
-        thread::start(settings, identity, events, leases).await
+        thread::start(settings, identity, events, leases, life).await
     }
 
     /// This life. It grows if a later life of this node's name turns up.

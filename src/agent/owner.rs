@@ -2,7 +2,7 @@
 //! of its tape.
 //!
 //! ```text
-//! tell, ask, read ──permit──▶ mailbox ──▶ Now::read ──▶ core.step ──▶ effects.perform (each output)
+//! tell, ask, read ──permit──▶ mailbox ──▶ Now::read ──▶ core.step ──▶ tape ──▶ effects.perform (each output)
 //!                                ▲                          │
 //!                                └── Tick ◀── alarm ◀── deadline
 //! ```
@@ -18,6 +18,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::clock::Clock;
+use super::journal::{TapeOf, Turn};
 use crate::core::{Core, Mono, Now};
 
 /// What is done with a core's outputs.
@@ -75,17 +76,19 @@ impl<E: Effects> Clone for Owner<E> {
 }
 
 impl<E: Effects> Owner<E> {
-    /// Starts the actor under `supervisor`; at most `limit` messages wait for it.
+    /// Starts the actor under `supervisor`; at most `limit` messages wait for it. Each turn of the
+    /// core goes on its tape.
     pub(crate) async fn spawn(
         supervisor: ActorCell,
         clock: Clock,
-        core: E::Core,
+        (core, tape): (E::Core, TapeOf<E::Core>),
         effects: E,
         limit: usize,
     ) -> Result<Self, ractor::SpawnErr> {
         let waiting = Arc::new(AtomicUsize::new(0));
         let start = State {
             core,
+            tape,
             effects,
             clock,
             waiting: waiting.clone(),
@@ -179,6 +182,7 @@ struct CoreActor<E>(PhantomData<fn() -> E>);
 
 struct State<E: Effects> {
     core: E::Core,
+    tape: TapeOf<E::Core>,
     effects: E,
     clock: Clock,
     waiting: Arc<AtomicUsize>,
@@ -238,9 +242,11 @@ impl<E: Effects> Actor for CoreActor<E> {
 impl<E: Effects> State<E> {
     fn turn(&mut self, now: Now, input: <E::Core as Core>::Input, hearing: Option<Hearing<E>>) {
         let mut out = std::mem::take(&mut self.out);
+        let turn = Turn::begin(&mut self.tape, &self.core, now, &input);
         let start = std::time::Instant::now();
         self.core.step(now, input, &mut out);
         self.effects.took(start.elapsed());
+        turn.end(&out);
         if let Some(hearing) = hearing {
             hearing(&out);
         }
@@ -301,6 +307,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
+    use crate::agent::journal::Tape;
     use crate::agent::supervisor;
 
     /// Rings once, so long after the last question as that asked for; answers with what it has seen.
@@ -314,6 +321,7 @@ mod tests {
     enum Input {
         RingIn { key: u64, ms: u64 },
         Silent { key: u64 },
+        Break,
         Tick,
     }
 
@@ -339,6 +347,7 @@ mod tests {
                     self.due = Some(now.mono.plus_ms(ms));
                     out.push(Output::Answer { key, rung: self.rung });
                 }
+                Input::Break => panic!("on purpose"),
                 Input::Silent { key: _ } | Input::Tick => {}
             }
         }
@@ -378,10 +387,63 @@ mod tests {
         }
     }
 
+    /// A supervisor that survives the failure of what it supervises.
+    struct Failures;
+
+    impl Failures {
+        async fn start() -> ActorRef<()> {
+            Actor::spawn(None, Self, ()).await.unwrap().0
+        }
+    }
+
+    impl Actor for Failures {
+        type Msg = ();
+        type State = ();
+        type Arguments = ();
+
+        async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+
+        async fn handle_supervisor_evt(
+            &self,
+            _: ActorRef<()>,
+            _: ractor::SupervisionEvent,
+            (): &mut (),
+        ) -> Result<(), ActorProcessingErr> {
+            Ok(())
+        }
+    }
+
+    /// Writes down what it is told.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<String>>>);
+
+    impl Written {
+        fn add(&self, line: String) {
+            self.0.lock().unwrap().push(line);
+        }
+    }
+
+    impl Tape<Bell> for Written {
+        fn begin(&mut self, core: &Bell, _: Now, input: &Input) {
+            self.add(format!("{} rung, {input:?}", core.rung));
+        }
+
+        fn end(&mut self, outputs: &[Output]) {
+            self.add(format!("{} outputs", outputs.len()));
+        }
+
+        fn panicked(&mut self) {
+            self.add("panicked".to_owned());
+        }
+    }
+
     async fn owner(limit: usize) -> (Owner<Heard>, Heard, Clock) {
         let (clock, heard) = (Clock::start(), Heard::default());
         let (supervisor, _) = supervisor::start().await.unwrap();
-        let owner = Owner::spawn(supervisor.get_cell(), clock, Bell::default(), heard.clone(), limit).await.unwrap();
+        let owner =
+            Owner::spawn(supervisor.get_cell(), clock, (Bell::default(), None), heard.clone(), limit).await.unwrap();
         (owner, heard, clock)
     }
 
@@ -425,5 +487,19 @@ mod tests {
         for question in waiting {
             question.abort();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_turn_is_on_the_tape_before_its_outputs_are_acted_on_and_a_panic_too() {
+        let (supervisor, written) = (Failures::start().await, Written::default());
+        let core = (Bell::default(), Some(Box::new(written.clone()) as Box<dyn Tape<Bell>>));
+        let owner = Owner::spawn(supervisor.get_cell(), Clock::start(), core, Heard::default(), 10).await.unwrap();
+        assert_eq!(owner.ask(|key| Input::RingIn { key, ms: 1 }).await, Ok(Some(0)));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        owner.tell(Input::Break);
+        assert!(!owner.turn().await, "a core that has panicked takes no turn");
+        let expected =
+            ["0 rung, RingIn { key: 1, ms: 1 }", "1 outputs", "0 rung, Tick", "1 outputs", "1 rung, Break", "panicked"];
+        assert_eq!(*written.0.lock().unwrap(), expected);
     }
 }

@@ -62,6 +62,9 @@ impl Effects for PolicyEffects {
                 if let Some(path) = leased.and_then(|chosen| chosen.path.as_ref()) {
                     self.links.path_used(path);
                 }
+                if let Some(journal) = self.links.journal.get() {
+                    journal.decided(&record);
+                }
                 self.links.store.keep(record);
                 None
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 
+use super::journal;
 use super::links::Links;
 use crate::transport::BoxFuture;
 
@@ -15,6 +16,9 @@ use crate::transport::BoxFuture;
 const CORE_FAILED: i32 = 70;
 /// The process ends with this status when an older one of the same name takes part.
 const NOT_WANTED: i32 = 1;
+
+/// How long it may take to bring the journal to the disk before the process ends.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// An actor that fails at once does not keep a processor busy with its restarts.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
@@ -93,6 +97,7 @@ pub(crate) async fn watch(supervisor: JoinHandle<()>, links: Arc<Links>) {
         () = mesh.ended() => match mesh.fault() {
             Some(reason) => {
                 tracing::error!(%reason, "this process ends");
+                journal::flush_all(FLUSH_LIMIT);
                 std::process::exit(NOT_WANTED);
             }
             None => core_failed("the mesh ended"),
@@ -116,5 +121,6 @@ pub(crate) async fn vital(name: &'static str, task: impl Future<Output = ()>) {
 
 fn core_failed(reason: &str) -> ! {
     tracing::error!(%reason, "a core failed: its state can no longer be trusted, this process ends");
+    journal::flush_all(FLUSH_LIMIT);
     std::process::exit(CORE_FAILED);
 }

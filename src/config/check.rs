@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Config, EngineKind, Problem, RailConfig, format_size};
@@ -19,6 +20,8 @@ const MAX_ARENA_BYTES: u64 = 64 << 40;
 const MAX_BULK_BYTES: u64 = 16 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
+/// The smallest and the largest file of a journal, in bytes.
+const FILE_BYTES: (u64, u64) = (64 << 10, 4 << 30);
 
 /// Everything that is wrong with `config`.
 pub(super) fn check(config: &Config) -> Vec<Problem> {
@@ -34,6 +37,8 @@ pub(super) fn check(config: &Config) -> Vec<Problem> {
     transfer(&mut checks, config);
     arena(&mut checks, config);
     checks.between("metrics.max_paths", config.metrics.max_paths, 0, 100_000);
+    journal(&mut checks, config);
+    records(&mut checks, config);
     checks.0
 }
 
@@ -320,5 +325,31 @@ fn arena(checks: &mut Checks, config: &Config) {
     });
     checks.require(!arena.path.as_os_str().is_empty(), "arena.path", || {
         "found \"\", allowed the path of a file".to_owned()
+    });
+}
+
+fn journal(checks: &mut Checks, config: &Config) {
+    let Some(journal) = &config.journal else { return };
+    files(checks, &journal.dir, "journal.dir", (journal.segment_size, "journal.segment_size"));
+    checks.lasts("journal.max_age", journal.max_age, SECOND, 168 * HOUR);
+    checks.lasts("journal.fsync", journal.fsync, SECOND / 100, 60 * SECOND);
+    retains(checks, (journal.retain, "journal.retain"), (journal.segment_size, "journal.segment_size"));
+}
+
+fn records(checks: &mut Checks, config: &Config) {
+    let Some(records) = &config.records else { return };
+    files(checks, &records.dir, "records.dir", (records.rotate, "records.rotate"));
+    retains(checks, (records.retain, "records.retain"), (records.rotate, "records.rotate"));
+}
+
+fn files(checks: &mut Checks, dir: &Path, key: &str, (size, size_key): (u64, &str)) {
+    checks.require(!dir.as_os_str().is_empty(), key, || "found \"\", allowed the path of a folder".to_owned());
+    checks.measures(size_key, size, FILE_BYTES.0, FILE_BYTES.1);
+}
+
+fn retains(checks: &mut Checks, (found, key): (u64, &str), (size, size_key): (u64, &str)) {
+    let least = size.saturating_mul(2);
+    checks.require(found >= least, key, || {
+        format!("found {}, allowed at least {}: two files of {size_key}", format_size(found), format_size(least))
     });
 }

@@ -12,9 +12,6 @@ use super::{ConfigError, Problem, unknown_key};
 /// So many problems are listed at most.
 const MAX_PROBLEMS: usize = 32;
 
-/// Sections that a later version will know.
-const NOT_YET: [&str; 2] = ["journal", "records"];
-
 /// A value and the text that it came from.
 pub(super) struct Document<'t, T> {
     pub(super) value: T,
@@ -174,9 +171,6 @@ fn explain(message: &str, key: &str, found: &str) -> String {
     if let Some(rest) = message.strip_prefix("unknown field ") {
         let mut quoted = rest.split('`').skip(1).step_by(2);
         let unknown = quoted.next().unwrap_or(leaf);
-        if key == unknown && NOT_YET.contains(&unknown) {
-            return format!("the section [{unknown}] is not available in this version");
-        }
         let known: Vec<&str> = quoted.collect();
         return unknown_key(unknown, &known);
     }

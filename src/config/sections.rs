@@ -362,6 +362,56 @@ impl Default for MetricsConfig {
     }
 }
 
+/// `[journal]`: what every core is told, kept in files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalConfig {
+    /// The folder of the segments; one agent's alone.
+    pub dir: PathBuf,
+    /// How large a segment grows before the next one begins, in bytes.
+    #[serde(default = "default_file_size", with = "size")]
+    pub segment_size: u64,
+    /// How old a segment grows before the next one begins.
+    #[serde(default = "default_max_age", with = "duration")]
+    pub max_age: Duration,
+    /// How often what was written is forced to the disk.
+    #[serde(default = "default_fsync", with = "duration")]
+    pub fsync: Duration,
+    /// How many bytes all segments of this node have at most; the oldest are deleted.
+    #[serde(default = "default_retain", with = "size")]
+    pub retain: u64,
+}
+
+/// `[records]`: decision records as JSON lines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordsConfig {
+    /// The folder of the files.
+    pub dir: PathBuf,
+    /// How large a file grows before the next one begins, in bytes.
+    #[serde(default = "default_file_size", with = "size")]
+    pub rotate: u64,
+    /// How many bytes all files of this node have at most; the oldest are deleted.
+    #[serde(default = "default_retain", with = "size")]
+    pub retain: u64,
+}
+
+fn default_file_size() -> u64 {
+    64 << 20
+}
+
+fn default_retain() -> u64 {
+    1 << 30
+}
+
+fn default_max_age() -> Duration {
+    Duration::from_secs(3600)
+}
+
+fn default_fsync() -> Duration {
+    Duration::from_secs(1)
+}
+
 fn default_cluster() -> String {
     "seam".to_owned()
 }

@@ -141,6 +141,13 @@ pub const DEFINITIONS: &[Definition] = &[
     ),
     gauge("seam_records", None, &["kind"], "Mesh records held."),
     gauge("seam_record_age_seconds", Some(Unit::Seconds), &["kind"], "Age of the oldest mesh record held."),
+    counter("seam_journal_bytes_total", Some(Unit::Bytes), &[], "Bytes written to the journal's segments."),
+    counter(
+        "seam_journal_gaps_total",
+        None,
+        &[],
+        "Places in the journal where turns of a core are missing; seam_queue_dropped_total counts the turns, as queue journal.",
+    ),
     counter("seam_queue_dropped_total", None, &["queue"], "What bounded queues and buffers refused."),
 ];
 

@@ -262,6 +262,12 @@ impl View {
         self.refused_paths
     }
 
+    /// How many paths there are from this node.
+    #[must_use]
+    pub fn path_count(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Every path from this node, in order of first appearance.
     pub fn paths(&self, now: Now) -> impl Iterator<Item = ViewedPath> {
         self.rows.iter().map(move |row| ViewedPath {

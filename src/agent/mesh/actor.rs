@@ -16,6 +16,7 @@ use super::peers::Peers;
 use super::stats::MeshStats;
 use super::views::{self, View};
 use crate::agent::clock::Clock;
+use crate::agent::journal::{TapeOf, Turn};
 use crate::codec::Blob;
 use crate::core::{Core, Mono};
 use crate::mesh::{Input, MemberState, MeshCore, Output, RecordSigner};
@@ -54,6 +55,7 @@ pub(super) struct Shared {
 /// What the gossip actor is made of.
 pub(super) struct Parts {
     pub(super) core: MeshCore,
+    pub(super) tape: TapeOf<MeshCore>,
     pub(super) clock: Clock,
     pub(super) signer: RecordSigner,
     /// The certificate of the key that the signer has, DER.
@@ -160,7 +162,9 @@ impl State {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut outputs = Vec::new();
+            let turn = Turn::begin(&mut self.parts.tape, &self.parts.core, now, &input);
             self.parts.core.step(now, input, &mut outputs);
+            turn.end(&outputs);
             for output in outputs {
                 inputs.extend(self.carry_out(output, &mut answers));
             }

@@ -17,8 +17,8 @@ use super::seeds::{self, Own, Starting, World};
 use super::serve::Server;
 use super::stats::MeshStats;
 use super::views::View;
-use super::{EventSink, Inner, LeaseServer, MeshHandle, MeshSettings, MeshStartError, generation};
-use crate::agent::clock::{Clock, wall_ms};
+use super::{EventSink, Inner, LeaseServer, Life, MeshHandle, MeshSettings, MeshStartError, generation};
+use crate::agent::clock::wall_ms;
 use crate::mesh::{MeshCore, RecordSigner, Settings};
 use crate::net::{Endpoint, HostPort, NodeIdentity, Traffic};
 
@@ -32,12 +32,13 @@ pub(super) async fn start(
     identity: Arc<NodeIdentity>,
     events: EventSink,
     leases: Arc<dyn LeaseServer>,
+    life: Life,
 ) -> Result<MeshHandle, MeshStartError> {
     let (started, start) = oneshot::channel();
     let failed = |error: std::io::Error| MeshStartError::Thread(error.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let body = move || {
-        runtime.block_on(run(settings, identity, events, leases, started));
+        runtime.block_on(run(settings, identity, events, (leases, life), started));
         // Questions under way end unanswered.
         runtime.shutdown_background();
     };
@@ -49,12 +50,12 @@ async fn run(
     settings: MeshSettings,
     identity: Arc<NodeIdentity>,
     events: EventSink,
-    leases: Arc<dyn LeaseServer>,
+    (leases, life): (Arc<dyn LeaseServer>, Life),
     started: oneshot::Sender<Result<MeshHandle, MeshStartError>>,
 ) {
     let (running, mut stop) = oneshot::channel();
     let (ended_tx, ended) = watch::channel(false);
-    let mesh = match Mesh::start(&settings, &identity, events, leases).await {
+    let mesh = match Mesh::start(&settings, &identity, events, leases, life).await {
         Ok(mesh) => mesh,
         // Whoever asked may be gone.
         Err(error) => return drop(started.send(Err(error))),
@@ -109,6 +110,7 @@ impl Mesh {
         identity: &NodeIdentity,
         events: EventSink,
         leases: Arc<dyn LeaseServer>,
+        life: Life,
     ) -> Result<Self, MeshStartError> {
         let started = Instant::now();
         let seeds = parse_seeds(&settings.seeds)?;
@@ -125,6 +127,7 @@ impl Mesh {
         let (seen, alone) = tokio::join!(starting.seen(), starting.alone());
         let seen = seen?;
         let generation = generation::next(&settings.data_dir, wall_ms(), seen)?;
+        let tape = (life.tape)(generation).map_err(MeshStartError::Journal)?;
 
         let stats = Arc::new(MeshStats::default());
         let mailbox = Mailbox::new(Arc::clone(&stats));
@@ -151,7 +154,8 @@ impl Mesh {
         let (rivals, claims) = mpsc::channel(1);
         let parts = Parts {
             core,
-            clock: Clock::start(),
+            tape,
+            clock: life.clock,
             signer,
             certificate: identity.certificate_der().to_vec(),
             peers: Arc::clone(&peers),

@@ -1,0 +1,80 @@
+use super::*;
+
+#[test]
+fn a_full_segment_is_followed_by_the_next_which_begins_with_a_snapshot_and_the_tape_goes_on() {
+    let mut life = Life::new(|config| config.segment_size = 64 << 10);
+    for _ in 0..20 {
+        life.samples(200);
+        life.writer.round();
+    }
+    let turns = life.turns;
+    let (dir, metrics) = life.close();
+    let segments = entries(&dir.path().join("journal"));
+    assert!(segments.len() > 3, "{}", segments.len());
+    let (last, others) = segments.split_last().unwrap();
+    for entries in others {
+        let snapshots = entries.iter().filter(|entry| matches!(entry, Entry::Snapshot(_))).count();
+        assert_eq!(snapshots, 1, "one in each segment");
+    }
+    assert!(matches!(last.last(), Some(Entry::Closed(_))));
+    assert_eq!(played(segments.iter().flatten()), turns);
+    let bytes: u64 = list(&dir.path().join("journal")).unwrap().iter().map(|s| s.path.metadata().unwrap().len()).sum();
+    assert_eq!(counted(&metrics, "seam_journal_bytes_total"), bytes);
+    assert_eq!((counted(&metrics, LOST), counted(&metrics, GAPS)), (0, 0));
+}
+
+#[test]
+fn an_old_segment_is_followed_by_the_next() {
+    let mut life = Life::new(|config| config.max_age = Duration::ZERO);
+    for expected in 1..4 {
+        life.turn(Input::Tick);
+        life.writer.round();
+        assert_eq!(life.entries().len(), expected);
+    }
+}
+
+#[test]
+fn the_oldest_segments_of_this_node_go_and_those_of_others_stay() {
+    let size = 64 << 10;
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path().join("journal");
+    std::fs::create_dir(&folder).unwrap();
+    let old = |name: &str, generation| {
+        let path = folder.join(journal::segment_name(&NodeName::new(name).unwrap(), generation, 0));
+        std::fs::write(&path, vec![0; 2 * size as usize]).unwrap();
+        path
+    };
+    let (own, other) = (old("p0", 3), old("p1", 3));
+    let mut life = Life::of(dir, GENERATION, |config| (config.segment_size, config.retain) = (size, 4 * size));
+    for _ in 0..40 {
+        life.samples(200);
+        life.writer.round();
+        let own: Vec<_> = list(&life.folder()).unwrap().into_iter().filter(|found| found.node == node()).collect();
+        let bytes: u64 = own.iter().map(|segment| segment.path.metadata().unwrap().len()).sum();
+        // A turn and a snapshot may go over the edge.
+        assert!(bytes <= 4 * size + 8192, "{bytes}");
+    }
+    assert!(!own.exists() && other.exists());
+    std::fs::remove_file(other).unwrap();
+    let segments = life.entries();
+    assert!(segments.len() >= 3, "{}", segments.len());
+    let tape: Vec<&Entry> =
+        segments.iter().flatten().skip_while(|entry| !matches!(entry, Entry::Snapshot(_))).collect();
+    assert!(played(tape) > 500, "it can be played from any snapshot on");
+}
+
+#[test]
+fn a_segment_that_snapshots_fill_grows_until_its_turns_are_as_large() {
+    let mut life = Life::new(|config| config.segment_size = 64 << 10);
+    for number in 0..800 {
+        life.turn(Input::PathUp(PathSpec { id: format!("p0>d{number}/r0/quic").parse().unwrap(), ..spec() }));
+    }
+    life.writer.round();
+    let before = life.entries().len();
+    for _ in 0..50 {
+        life.turn(Input::Tick);
+        life.writer.round();
+    }
+    // Each segment begins with a snapshot of more than the size of a segment.
+    assert!(life.entries().len() <= before + 1, "{} from {before}", life.entries().len());
+}

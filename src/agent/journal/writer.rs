@@ -1,0 +1,138 @@
+//! The writer's thread.
+
+use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
+
+use super::control::Control;
+use super::lines::Lines;
+use super::queue::{MAX_ENTRIES, Message, Queue};
+use super::segments::Segments;
+
+/// How long the writer sleeps after it has written, and how long at most, twice as long each time,
+/// while nothing comes: long enough to cost next to nothing at rest, and short enough that the queue
+/// does not fill when hundreds of thousands of turns a second begin.
+const POLL: Duration = Duration::from_millis(10);
+const LONGEST_POLL: Duration = Duration::from_millis(40);
+
+/// Takes what waits, and writes it.
+pub(super) struct Writer {
+    queue: Queue,
+    segments: Option<Segments>,
+    lines: Option<Lines>,
+    control: Arc<Control>,
+}
+
+/// What one look at the queue has shown.
+pub(super) enum Found {
+    /// Nothing waits.
+    Nothing,
+    /// More may wait.
+    Something,
+    /// Nobody can say anything any more.
+    Nobody,
+}
+
+impl Writer {
+    pub(super) fn new(queue: Queue, segments: Option<Segments>, lines: Option<Lines>, control: Arc<Control>) -> Self {
+        Self { queue, segments, lines, control }
+    }
+
+    /// Writes until it is told to end, or nobody is left who could say anything.
+    pub(super) fn run(mut self) {
+        let control = self.control.clone();
+        let mut pause = POLL;
+        loop {
+            // Read before the queue is: what was said before the wish is written when it is fulfilled.
+            let wish = control.wish();
+            let (found, took) = self.round();
+            if wish.due && !matches!(found, Found::Something) {
+                self.sync();
+                control.flushed(wish.flush);
+            }
+            match found {
+                Found::Something => {}
+                Found::Nothing if wish.close => break,
+                Found::Nothing => {
+                    pause = if took { POLL } else { (pause * 2).min(LONGEST_POLL) };
+                    std::thread::sleep(pause);
+                }
+                Found::Nobody => {
+                    self.sync();
+                    drop(self);
+                    return control.ended();
+                }
+            }
+        }
+        self.close();
+        control.ended();
+    }
+
+    #[cfg(test)]
+    pub(super) fn replace_file(&mut self, file: std::fs::File) {
+        self.segments.as_mut().unwrap().replace_file(file);
+    }
+
+    /// Takes the first that waits, if the first segment can be begun.
+    #[cfg(test)]
+    pub(super) fn take_one(&mut self) {
+        self.segments.iter_mut().for_each(Segments::tick);
+        let waiting = self.queue.next().ok().unwrap();
+        self.take(waiting.message);
+    }
+
+    /// Takes what waits, at most as much as the queue holds, and does what time asks for. Says, too,
+    /// whether anything was taken.
+    pub(super) fn round(&mut self) -> (Found, bool) {
+        // First, so that a first segment is there for what is taken.
+        self.segments.iter_mut().for_each(Segments::tick);
+        self.lines.iter_mut().for_each(Lines::tick);
+        let (mut found, mut took) = (Found::Something, false);
+        for _ in 0..MAX_ENTRIES {
+            match self.queue.next() {
+                Ok(waiting) => {
+                    self.take(waiting.message);
+                    took = true;
+                }
+                Err(TryRecvError::Empty) => {
+                    found = Found::Nothing;
+                    break;
+                }
+                Err(TryRecvError::Disconnected) => {
+                    found = Found::Nobody;
+                    break;
+                }
+            }
+        }
+        self.segments.iter_mut().for_each(Segments::write_out);
+        self.lines.iter_mut().for_each(Lines::write_out);
+        (found, took)
+    }
+
+    fn take(&mut self, message: Message) {
+        if let Message::Decision(record) = message {
+            return self.lines.iter_mut().for_each(|lines| lines.decided(&record));
+        }
+        let Some(segments) = &mut self.segments else { return };
+        match message {
+            Message::Turn(turn) => segments.turn(turn),
+            Message::Snapshot(resumed) => segments.snapshot(*resumed),
+            Message::Panicked(panicked) => segments.panicked(panicked.0, panicked.1),
+            Message::Lost(part, lost) => segments.lost(part, lost),
+            Message::Decision(_) => {}
+        }
+    }
+
+    fn sync(&mut self) {
+        self.segments.iter_mut().for_each(Segments::sync);
+        self.lines.iter_mut().for_each(Lines::sync);
+    }
+
+    /// Ends the life in order.
+    fn close(mut self) {
+        self.lines.iter_mut().for_each(Lines::sync);
+        if let Some(segments) = self.segments.take() {
+            segments.close();
+        }
+    }
+}
