@@ -11,6 +11,7 @@ mod paint;
 mod replay;
 mod simulate;
 mod table;
+mod timeline;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,8 @@ enum Command {
     Replay(replay::Replay),
     /// The published scenarios: what is decided when paths misbehave in a known way.
     Simulate(simulate::Simulate),
+    /// The picture of an incident from journals: paths, decisions, members and processes over time.
+    Timeline(timeline::Timeline),
     /// What an agent is and does.
     Status(ask::Plain),
     /// The members of its mesh.
@@ -86,6 +89,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Replay(replay) => replay.run(),
         Command::Simulate(simulate) => simulate.run(),
+        Command::Timeline(timeline) => timeline.run(),
         Command::Status(plain) => on_runtime(ask::status(plain)),
         Command::Members(plain) => on_runtime(ask::members(plain)),
         Command::Paths(plain) => on_runtime(ask::paths(plain)),
