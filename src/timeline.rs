@@ -26,8 +26,6 @@ mod gather;
 mod page;
 mod scale;
 mod spans;
-#[cfg(test)]
-mod tests;
 mod time;
 
 pub use time::parse_time;

@@ -30,7 +30,8 @@ pub(super) fn draw(facts: &Facts, folded: &Folded<'_>, options: &Options, window
     let scale = Scale { window, left, right: width - PAD - BEHIND };
     let mut sheet = Sheet::new(scale, width);
     let title = words::title(facts);
-    head::draw(&mut sheet, &title, &counts.line(window));
+    let incomplete = if facts.left_out > 0 { " · not complete: see below" } else { "" };
+    head::draw(&mut sheet, &title, &(counts.line(window) + incomplete));
     let top = sheet.y;
     sheet.y += 22.0;
     processes::draw(&mut sheet, facts);
@@ -77,8 +78,8 @@ fn names(facts: &Facts, folded: &Folded<'_>) -> f64 {
     let shown = folded.groups.values().flat_map(|group| &group.shown).map(|shown| shown.lane.path.to_string());
     let others = facts.lives.iter().map(|life| life.node.to_string());
     let overrides = facts.overrides.keys().map(|(_, target)| target.to_string());
-    let widths = shown.chain(others).chain(overrides).map(|name| text::width(&name, LABEL.size, false));
-    widths.fold(130.0, f64::max)
+    let names = shown.chain(others).chain(overrides).chain(folded.groups.values().flat_map(paths::names));
+    names.map(|name| text::width(&name, LABEL.size, false)).fold(130.0, f64::max)
 }
 
 /// The axis above and below the lanes, and the lines between them.
@@ -101,17 +102,7 @@ fn axis(scale: &Scale, top: f64, bottom: f64) -> String {
         Ink::Axis.stroke(),
         y = top + 18.0
     );
-    let _ = writeln!(
-        out,
-        "<g font-size=\"{}\" text-anchor=\"middle\" {}>\n{words}</g>",
-        AXIS.size,
-        AXIS.ink.fill()
-    );
-    let _ = writeln!(
-        out,
-        r#"<text x="{PAD}" y="{above}" font-size="{}" {}>UTC</text>"#,
-        AXIS.size,
-        HEADING.ink.fill()
-    );
+    let _ = writeln!(out, "<g font-size=\"{}\" text-anchor=\"middle\" {}>\n{words}</g>", AXIS.size, AXIS.ink.fill());
+    let _ = writeln!(out, r#"<text x="{PAD}" y="{above}" font-size="{}" {}>UTC</text>"#, AXIS.size, HEADING.ink.fill());
     out
 }

@@ -97,6 +97,8 @@ pub(super) struct Lane {
     pub(super) life: usize,
     /// What it is from then on; none while nothing is known.
     pub(super) changes: Vec<(u64, Option<PathState>)>,
+    /// From when on changes found no room, so that nothing is known.
+    pub(super) cut: Option<u64>,
     /// When it ceased to exist.
     pub(super) gone: Vec<u64>,
     pub(super) decisions: Vec<Decision>,
@@ -236,13 +238,14 @@ impl Facts {
         }
         let (changes, gone, decisions, transfers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (observer, path) = key.clone();
-        self.lanes.push(Lane { observer, path, life, changes, gone, decisions, transfers });
+        self.lanes.push(Lane { observer, path, life, changes, cut: None, gone, decisions, transfers });
         self.lane_of.insert(key, self.lanes.len() - 1);
         Some(self.lanes.len() - 1)
     }
 }
 
-fn room(taken: &mut usize, most: usize, left_out: &mut u64) -> bool {
+/// Whether there is room for one more; what has none is counted.
+pub(super) fn room(taken: &mut usize, most: usize, left_out: &mut u64) -> bool {
     let room = *taken < most;
     *taken += usize::from(room);
     *left_out += u64::from(!room);

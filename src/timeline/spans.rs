@@ -50,6 +50,7 @@ pub(super) fn spans(lane: &Lane, end: u64, window: Window) -> Vec<Span> {
         (at, state) = (*next, *then);
     }
     let end = end.max(at);
+    let end = lane.cut.map_or(end, |cut| end.min(cut.max(at)));
     push(at, end, state);
     push(end, window.to, None);
     spans
@@ -86,6 +87,14 @@ pub(super) fn legible(spans: &[Span], scale: &Scale, least: f64) -> Vec<Drawn> {
     if let Some(last) = all.last_mut() {
         last.right = scale.right;
     }
+    all.dedup_by(|next, last| {
+        let same = next.span.state == last.span.state;
+        if same {
+            (last.right, last.span.to) = (next.right, next.span.to);
+            last.span.states = last.span.states.saturating_add(next.span.states);
+        }
+        same
+    });
     all
 }
 
@@ -123,6 +132,7 @@ mod tests {
             path: "p0>d0/r0/quic".parse().unwrap(),
             life: 0,
             changes: changes.to_vec(),
+            cut: None,
             gone: Vec::new(),
             decisions: Vec::new(),
             transfers: Vec::new(),
@@ -140,12 +150,10 @@ mod tests {
     fn spans_cover_the_window_and_nothing_is_known_before_the_first_word_and_after_the_life() {
         let window = Window { from: 100, to: 200 };
         let known = lane(&[(110, HEALTHY), (150, USABLE), (150, HEALTHY)]);
-        assert_eq!(spans(&known, 190, window), [
-            span(100, 110, None),
-            span(110, 190, HEALTHY),
-            span(190, 200, None)
-        ]);
+        assert_eq!(spans(&known, 190, window), [span(100, 110, None), span(110, 190, HEALTHY), span(190, 200, None)]);
         assert_eq!(spans(&lane(&[(5, USABLE)]), 500, window), [span(100, 200, USABLE)]);
+        let cut = Lane { cut: Some(120), ..lane(&[(5, USABLE)]) };
+        assert_eq!(spans(&cut, 500, window), [span(100, 120, USABLE), span(120, 200, None)]);
         assert_eq!(spans(&lane(&[]), 500, window), [span(100, 200, None)]);
         assert_eq!(spans(&lane(&[(300, USABLE)]), 500, window), [span(100, 200, None)]);
     }

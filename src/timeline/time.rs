@@ -19,10 +19,11 @@ pub fn parse_time(text: &str) -> Result<u64, TimelineError> {
     match timestamp::parse_ms(text).filter(|ms| (0.0..=LAST_MS as f64).contains(ms)) {
         // In range, so nothing is lost but parts of a millisecond.
         Some(ms) => Ok(ms as u64),
-        None => {
-            Err(TimelineError::Time { found: text.chars().take(80).collect(), allowed: "a date like \
-             2026-05-02T09:00:03.25Z or with an offset like +02:00, or milliseconds since 1970" })
-        }
+        None => Err(TimelineError::Time {
+            found: text.chars().take(80).collect(),
+            allowed: "a date like \
+             2026-05-02T09:00:03.25Z or with an offset like +02:00, or milliseconds since 1970",
+        }),
     }
 }
 

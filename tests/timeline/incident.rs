@@ -4,26 +4,27 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
+use std::sync::Arc;
 
-use seam::core::{Core, Now};
-use seam::health::HealthCore;
-use seam::journal::{Entry, Header, Taped, Turn, Writer, segment_name};
+use seam::core::{Core, Mono, Now};
+use seam::health::{self, HealthCore};
+use seam::journal::{Entry, Header, Input, Said, Taped, Turn, Writer, segment_name};
 use seam::ledger::Ledger;
-use seam::model::NodeName;
-use seam::policy::Policy;
+use seam::model::{NodeName, PathId, PathSpec, PathState};
+use seam::policy::{self, Policy};
 use seam::sim::{Action, Arrivals, Fault, START_MS, Settings, World};
 
 /// A mesh in which one path jitters, another refuses, and a decode host dies and comes back.
-pub struct Incident {
-    pub prefill: usize,
-    pub decode: usize,
-    pub per_s: f64,
-    pub until_ms: u64,
+pub(crate) struct Incident {
+    pub(crate) prefill: usize,
+    pub(crate) decode: usize,
+    pub(crate) per_s: f64,
+    pub(crate) until_ms: u64,
 }
 
 impl Incident {
     /// Two prefill hosts, four decode hosts, thirty seconds.
-    pub fn small() -> Self {
+    pub(crate) fn small() -> Self {
         Self { prefill: 2, decode: 4, per_s: 5.0, until_ms: 30_000 }
     }
 
@@ -61,7 +62,7 @@ impl Incident {
     }
 
     /// What stands in the journal of `node`.
-    pub fn journal(&self, node: &str) -> (Header, Vec<Entry>) {
+    pub(crate) fn journal(&self, node: &str) -> (Header, Vec<Entry>) {
         let fresh = World::new(self.settings(node)).unwrap();
         let world = self.world(node);
         let index = (0..self.prefill + self.decode).find(|index| world.name(*index).unwrap().as_str() == node).unwrap();
@@ -90,12 +91,6 @@ impl Incident {
         };
         (header, entries)
     }
-
-    /// Every name, prefill hosts first.
-    pub fn nodes(&self) -> Vec<String> {
-        let named = |letter, count| (0..count).map(move |index| format!("{letter}{index}"));
-        named('p', self.prefill).chain(named('d', self.decode)).collect()
-    }
 }
 
 fn played<C: Taped>(mut core: C, inputs: &[(Now, C::Input)], entries: &mut Vec<Entry>) -> Vec<Turn> {
@@ -110,7 +105,7 @@ fn played<C: Taped>(mut core: C, inputs: &[(Now, C::Input)], entries: &mut Vec<E
 }
 
 /// Writes the journals of these nodes, one segment each, the folders made where there are none.
-pub fn write(dir: &Path, incident: &Incident, nodes: &[&str]) -> BTreeMap<String, usize> {
+pub(crate) fn write(dir: &Path, incident: &Incident, nodes: &[&str]) -> BTreeMap<String, usize> {
     std::fs::create_dir_all(dir).unwrap();
     let mut written = BTreeMap::new();
     for node in nodes {
@@ -123,4 +118,47 @@ pub fn write(dir: &Path, incident: &Incident, nodes: &[&str]) -> BTreeMap<String
         written.insert((*node).to_owned(), entries.len());
     }
     written
+}
+
+/// Ten minutes of a prefill host with two hundred paths, the first so many of which change their
+/// state twice a second, and ten decisions a second that take them in turn.
+pub(crate) fn two_hundred_paths(restless: usize) -> (Header, Vec<Entry>) {
+    const PATHS: usize = 200;
+    const UNTIL_MS: u64 = 600_000;
+    let (header, entries) = Incident { prefill: 1, decode: 3, per_s: 2.0, until_ms: 3_000 }.journal("p0");
+    let said = entries.into_iter().filter_map(|entry| match entry {
+        Entry::Turn(turn) => turn.said.into_iter().find_map(|said| match said {
+            Said::Decided(record) => record.chosen.is_some().then_some(record),
+            _ => None,
+        }),
+        _ => None,
+    });
+    let records: Vec<_> = said.collect();
+    let paths: Vec<PathId> = (0..PATHS).map(|to| format!("p0>d{to:03}/r0/quic").parse().unwrap()).collect();
+    let turn = |at_ms: u64, input, said| {
+        let now = Now { mono: Mono(at_ms * 1_000_000), wall_ms: START_MS + at_ms };
+        Entry::Turn(Turn { now, input, said, digest: 0 })
+    };
+    let mut entries = Vec::new();
+    for path in &paths {
+        let spec = PathSpec { id: path.clone(), address: "192.0.2.1:1".to_owned(), bandwidth_gbps: 100.0 };
+        entries.push(turn(0, Input::Health(health::Input::PathUp(spec)), Vec::new()));
+    }
+    let mut states = vec![PathState::Healthy; PATHS];
+    for (number, at_ms) in (0..UNTIL_MS).step_by(100).enumerate() {
+        let tick = || Input::Policy(policy::Input::Tick);
+        let mut record = (*records[number % records.len()]).clone();
+        record.chosen.as_mut().unwrap().path = Some(paths[number % PATHS].clone());
+        record.lease = None;
+        entries.push(turn(at_ms, tick(), vec![Said::Decided(Arc::new(record))]));
+        if number % 5 == 0 {
+            for (index, state) in states.iter_mut().enumerate().take(restless) {
+                let to = PathState::ALL[(number / 5 + index) % PathState::ALL.len()];
+                let changed = Said::Transition { path: paths[index].clone(), from: *state, to };
+                *state = to;
+                entries.push(turn(at_ms, Input::Health(health::Input::Tick), vec![changed]));
+            }
+        }
+    }
+    (header, entries)
 }

@@ -1,5 +1,7 @@
 //! Members, as those saw them whose journals there are; and what operators said.
 
+use std::collections::BTreeSet;
+
 use super::sheet::{Mark, Shape, Sheet};
 use crate::eval::chart::ink::{self, Ink};
 use crate::model::NodeName;
@@ -47,11 +49,13 @@ fn has_moved(facts: &Facts, member: &Member, window: Window) -> bool {
 
 fn draw_member(sheet: &mut Sheet, facts: &Facts, name: &NodeName, member: &Member) {
     let window = sheet.scale.window;
-    let went = member.moves.iter().filter(|moved| moved.kind == Moved::Went).count();
-    let seen = format!("seen by {} of the journals' nodes", member.seen.len());
+    let went = member.moves.iter().filter(|moved| moved.kind == Moved::Went).map(|moved| &moved.observer);
+    let (went, all) = (went.collect::<BTreeSet<_>>().len(), member.seen.len());
+    let behind = if went == 0 { String::new() } else { format!("{went} of {all} saw it go") };
+    let seen = format!("known to {all} of the nodes whose journals these are");
     sheet.begin("member", HEIGHT, &format!("member {name}, {seen}"));
     let middle = sheet.y + 11.0;
-    sheet.names(middle + 4.0, name.as_str(), &if went == 0 { String::new() } else { format!("seen to go: {went}") });
+    sheet.names(middle + 4.0, name.as_str(), &behind);
     for (from, to, here, gone) in presence(facts, member, window) {
         let across = (sheet.scale.x(from), sheet.scale.x(to));
         if across.0 >= across.1 {
@@ -130,7 +134,8 @@ pub(super) fn overrides(sheet: &mut Sheet, facts: &Facts) {
     let end = |life: usize| facts.lives.get(life).map_or(window.to, |life| life.last);
     let mut lanes = Vec::new();
     for ((node, target), spans) in &facts.overrides {
-        let held = spans.iter().map(|span| (span.from, if span.open { span.to.min(end(span.life)) } else { span.to }, span));
+        let held =
+            spans.iter().map(|span| (span.from, if span.open { span.to.min(end(span.life)) } else { span.to }, span));
         let held: Vec<_> = held.filter(|(from, to, _)| *from <= window.to && *to >= window.from).collect();
         if !held.is_empty() {
             lanes.push((node, target, held));
@@ -150,7 +155,12 @@ pub(super) fn overrides(sheet: &mut Sheet, facts: &Facts) {
             let left = sheet.scale.x(from).min(sheet.scale.right - 2.0);
             let across = (left, sheet.scale.x(to).max(left + 2.0));
             let long = length(to.saturating_sub(from));
-            let title = format!("{target} is {} by override at {node} from {} for {long}: {}", span.state, clock(from), span.reason);
+            let title = format!(
+                "{target} is {} by override at {node} from {} for {long}: {}",
+                span.state,
+                clock(from),
+                span.reason
+            );
             sheet.state(across, floor, Some(span.state), &title);
         }
         sheet.end();

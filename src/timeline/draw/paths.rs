@@ -13,15 +13,15 @@ use crate::timeline::scale::tenth;
 use crate::timeline::spans::{COLUMN, Column, Drawn, columns, legible};
 use crate::timeline::time::{clock, length};
 
-const HEIGHT: f64 = 36.0;
+const HEIGHT: f64 = 42.0;
 /// From the top of a lane to the line between strict and tolerant work.
-const DIVIDE: f64 = 11.0;
+const DIVIDE: f64 = 12.0;
 /// The longest tick of either.
 const TICK: f64 = 8.0;
 /// From the top of a lane to the floor that states stand on.
-const FLOOR: f64 = 31.0;
+const FLOOR: f64 = 33.0;
 /// Spans drawn in all lanes together, about; beyond it short ones are drawn together.
-const MAX_SPANS: usize = 20_000;
+const MAX_SPANS: usize = 10_000;
 
 pub(super) fn draw(sheet: &mut Sheet, facts: &Facts, folded: &Folded<'_>) {
     let least = least_width(sheet, folded);
@@ -35,15 +35,20 @@ pub(super) fn draw(sheet: &mut Sheet, facts: &Facts, folded: &Folded<'_>) {
         for shown in &group.shown {
             lane(sheet, shown, least);
         }
+        let [crowded_out, healthy] = names(group);
         if !group.crowded_out.is_empty() {
-            let name = format!("{} not healthy, no lane", many(group.crowded_out.len() as u64, "more path"));
-            together(sheet, "crowded-out", &name, &group.crowded_out);
+            together(sheet, "crowded-out", &crowded_out, &group.crowded_out);
         }
         if !group.healthy.is_empty() {
-            let name = format!("{} healthy throughout", many(group.healthy.len() as u64, "path"));
-            together(sheet, "folded", &name, &group.healthy);
+            together(sheet, "folded", &healthy, &group.healthy);
         }
     }
+}
+
+/// The names of the lanes that stand for many paths.
+pub(super) fn names(group: &Group<'_>) -> [String; 2] {
+    let crowded_out = format!("{} with trouble", many(group.crowded_out.len() as u64, "more path"));
+    [crowded_out, format!("{} healthy throughout", many(group.healthy.len() as u64, "path"))]
 }
 
 fn what_of(group: &Group<'_>, refused: &[Decision]) -> String {
@@ -52,7 +57,8 @@ fn what_of(group: &Group<'_>, refused: &[Decision]) -> String {
     let decided = |lanes: &mut dyn Iterator<Item = &Lane>| lanes.map(|lane| lane.decisions.len()).sum::<usize>();
     let mut lanes = group.shown.iter().map(|shown| shown.lane).chain(group.healthy.iter().copied());
     let decisions = decided(&mut lanes) + decided(&mut group.crowded_out.iter().copied()) + refused.len();
-    let mut words = format!("{bad} of {} with trouble; {}", many(all as u64, "path"), many(decisions as u64, "decision"));
+    let mut words =
+        format!("{bad} of {} with trouble; {}", many(all as u64, "path"), many(decisions as u64, "decision"));
     if !refused.is_empty() {
         let _ = write!(words, ", {} refused", refused.len());
     }
@@ -82,19 +88,21 @@ fn lane(sheet: &mut Sheet, shown: &Shown<'_>, least: f64) {
         behind = format!("{} chose, {failed} failed", lane.decisions.len());
     }
     let moved = many(transfers.len() as u64, "transfer");
-    let title = format!("{name}: chosen by {}; {moved}, {failed} failed", many(lane.decisions.len() as u64, "decision"));
+    let title =
+        format!("{name}: chosen by {}; {moved}, {failed} failed", many(lane.decisions.len() as u64, "decision"));
     sheet.begin("path", HEIGHT, &title);
+    sheet.divide();
     let top = sheet.y;
     sheet.names(top + FLOOR - 1.0, &name, &behind);
     for Drawn { left, right, span } in legible(&shown.spans, &sheet.scale, least) {
         let long = length(span.to.saturating_sub(span.from));
         let state = span.state.map_or("not known", |state| state.as_str());
         let worst = if span.states > 1 { format!(", the worst of {} states", span.states) } else { String::new() };
-        let title = format!("{name} {state}{worst}, {} to {} ({long})", clock(span.from), clock(span.to));
+        let title = format!("{state}{worst}, {} to {} ({long})", clock(span.from), clock(span.to));
         sheet.state((left, right), top + FLOOR, span.state, &title);
     }
     ticks(sheet, top, lane.decisions.iter());
-    moves(sheet, top + FLOOR + 1.0, &transfers);
+    moves(sheet, top + FLOOR + 2.0, &transfers);
     let fail = |transfer: &&Transfer| match &transfer.end {
         Ended::Failed(why) => {
             let words = format!("a transfer failed on {name}: {why}");
@@ -102,7 +110,7 @@ fn lane(sheet: &mut Sheet, shown: &Shown<'_>, least: f64) {
         }
         Ended::Unknown | Ended::Delivered | Ended::Cancelled => None,
     };
-    sheet.marks(top + FLOOR - 1.0, transfers.iter().filter_map(fail).collect());
+    sheet.marks(top + FLOOR + 3.0, transfers.iter().filter_map(fail).collect());
     let gone = lane.gone.iter().filter(|at| (window.from..=window.to).contains(at));
     let gone = gone.map(|at| Mark { at: *at, shape: Shape::Down, words: format!("{name} exists no longer") });
     sheet.marks(top + FLOOR - 4.0, gone.collect());
@@ -115,7 +123,7 @@ fn together(sheet: &mut Sheet, class: &str, name: &str, lanes: &[&Lane]) {
     let top = sheet.y;
     let decisions = lanes.iter().flat_map(|lane| &lane.decisions);
     if class == "folded" {
-        let (floor, scale) = (top + FLOOR - 9.0, sheet.scale);
+        let (floor, scale) = (top + DIVIDE + TICK + 6.0, sheet.scale);
         sheet.state((scale.left, scale.right), floor, Some(crate::model::PathState::Healthy), "");
     }
     decisions_only(sheet, class, name, decisions, "decision");
@@ -128,10 +136,11 @@ fn decisions_only<'a>(
     decisions: impl Iterator<Item = &'a Decision> + Clone,
     what: &str,
 ) {
-    const LOW: f64 = 28.0;
+    const LOW: f64 = 30.0;
     let count = decisions.clone().count() as u64;
     let behind = if what == "refused" { format!("{count} refused") } else { many(count, what) };
     sheet.begin(class, LOW, &format!("{name}: {behind}"));
+    sheet.divide();
     let top = sheet.y;
     sheet.names(top + DIVIDE + 4.0, name, &behind);
     ticks(sheet, top, decisions);
@@ -147,7 +156,7 @@ fn ticks<'a>(sheet: &mut Sheet, top: f64, decisions: impl Iterator<Item = &'a De
     }
     let most = columns.iter().map(|column| column.strict.max(column.tolerant)).max().unwrap_or(1);
     // One decision can be seen, and the most fill the height.
-    let long = |count: u32| tenth(3.0 + (TICK - 3.0) * f64::from(count - 1) / f64::from(most.max(2) - 1));
+    let long = |count: u32| tenth(4.5 + (TICK - 4.5) * f64::from(count - 1) / f64::from(most.max(2) - 1));
     let divide = tenth(top + DIVIDE);
     let detailed = columns.len() * 2 <= sheet.details();
     for (ink, up) in [(Ink::Text, true), (Ink::Axis, false)] {
@@ -202,7 +211,9 @@ fn decision_words(decision: &Decision) -> String {
 fn moves(sheet: &mut Sheet, y: f64, transfers: &[&Transfer]) {
     let mut spans: Vec<(f64, f64)> = transfers
         .iter()
-        .map(|transfer| (sheet.scale.x(transfer.from), sheet.scale.x(transfer.to).max(sheet.scale.x(transfer.from) + 1.0)))
+        .map(|transfer| {
+            (sheet.scale.x(transfer.from), sheet.scale.x(transfer.to).max(sheet.scale.x(transfer.from) + 2.0))
+        })
         .collect();
     spans.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut lines: Vec<(f64, f64)> = Vec::new();
@@ -222,4 +233,3 @@ fn moves(sheet: &mut Sheet, y: f64, transfers: &[&Transfer]) {
     }
     sheet.line(format_args!(r#"<path d="{d}" fill="none" stroke-width="2.5" {}/>"#, Ink::Series(0).stroke()));
 }
-

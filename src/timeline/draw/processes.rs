@@ -74,12 +74,8 @@ fn process(sheet: &mut Sheet, node: &NodeName, lives: &[&Life]) {
             End::Panicked(part) => format!("the {part} core panicked"),
         };
         let ran = length(life.last.saturating_sub(life.opened));
-        let title = format!(
-            "{node}, life {}: {} to {} ({ran}); {ends}",
-            life.generation,
-            clock(life.opened),
-            clock(life.last)
-        );
+        let title =
+            format!("{node}, life {}: {} to {} ({ran}); {ends}", life.generation, clock(life.opened), clock(life.last));
         let across = (sheet.scale.x(life.opened), sheet.scale.x(life.last));
         sheet.rect(across, (middle - 3.0, 6.0), &Ink::Axis.fill(), &title);
         over(sheet, life, middle);
@@ -94,9 +90,11 @@ fn process(sheet: &mut Sheet, node: &NodeName, lives: &[&Life]) {
         match life.end {
             _ if !within(life.last) => {}
             End::Closed => marks.push(Mark { at: life.last, shape: Shape::Square, words: format!("{node} {ends}") }),
-            End::Panicked(_) => marks.push(Mark { at: life.last, shape: Shape::Cross, words: format!("{node}: {ends}") }),
+            End::Panicked(_) => {
+                marks.push(Mark { at: life.last, shape: Shape::Cross, words: format!("{node}: {ends}") })
+            }
             // Where the picture ends with the journal there is nothing to say.
-            End::Open if across.1 + 2.0 < sheet.scale.right => {
+            End::Open if across.1 + 8.0 < sheet.scale.right => {
                 let words = format!("{node}: {ends}");
                 marks.push(Mark { at: life.last, shape: Shape::Down, words });
             }
@@ -114,7 +112,8 @@ fn over(sheet: &mut Sheet, life: &Life, middle: f64) {
     for (from, to) in frozen {
         let Some(across) = across(sheet, from, to) else { continue };
         let long = length(to.saturating_sub(from));
-        let title = format!("{} frozen from {} for {long}: it was late itself, so no state changed", life.node, clock(from));
+        let title =
+            format!("{} frozen from {} for {long}: it was late itself, so no state changed", life.node, clock(from));
         sheet.rect(across, (middle - 5.0, 10.0), &Ink::Series(4).fill(), &title);
         if let Some(hatch) = ink::hatch(3) {
             sheet.rect(across, (middle - 5.0, 10.0), &format!(r#"fill="{hatch}" pointer-events="none""#), "");

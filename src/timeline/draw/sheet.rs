@@ -11,7 +11,7 @@ use crate::timeline::time;
 /// Between the card's edge and what is on it.
 pub(super) const PAD: f64 = 20.0;
 /// Elements with a title of their own at most, so that a picture stays small.
-const MAX_DETAILS: usize = 6_000;
+const MAX_DETAILS: usize = 4_000;
 /// Marks named in one title at most.
 const NAMED: usize = 4;
 /// Marks nearer than this many pixels are one.
@@ -63,7 +63,7 @@ impl Shape {
         let corner = (tenth(x - 3.5), tenth(y - 3.5));
         match self {
             Self::Up => (format!("M{x} {}l4.5 8h-9z", tenth(y - 4.0)), Ink::Series(0).fill()),
-            Self::Down => (format!("M{x} {}l-4.5-8h9z", tenth(y + 4.0)), Ink::Series(5).fill()),
+            Self::Down => (format!("M{x} {}l-4.5-8h9z", tenth(y + 4.0)), Ink::Text.fill()),
             Self::Square => (format!("M{} {}h7v7h-7z", corner.0, corner.1), Ink::Muted.fill()),
             Self::Cross => {
                 let paint = format!(r#"fill="none" stroke-width="2.2" {}"#, Ink::Series(5).stroke());
@@ -99,7 +99,10 @@ impl Sheet {
     pub(super) fn text(&mut self, (x, y): (f64, f64), face: Face, words: &str) {
         let bold = if face.bold { r#" font-weight="600""# } else { "" };
         let (y, size, ink) = (tenth(y), face.size, face.ink.fill());
-        self.line(format_args!(r#"<text x="{x}" y="{y}" font-size="{size}"{bold} {ink}>{}</text>"#, text::escape(words)));
+        self.line(format_args!(
+            r#"<text x="{x}" y="{y}" font-size="{size}"{bold} {ink}>{}</text>"#,
+            text::escape(words)
+        ));
     }
 
     /// A heading over a group of lanes, and what it says of them.
@@ -129,7 +132,15 @@ impl Sheet {
         self.line(format_args!("<g class=\"{class}\"><title>{}</title>", text::escape(title)));
         // Something for the pointer between the marks.
         let (y, width) = (tenth(self.y), tenth(self.width - 2.0 * PAD));
-        self.line(format_args!(r#"<rect x="{PAD}" y="{y}" width="{width}" height="{height}" fill="none" pointer-events="all"/>"#));
+        self.line(format_args!(
+            r#"<rect x="{PAD}" y="{y}" width="{width}" height="{height}" fill="none" pointer-events="all"/>"#
+        ));
+    }
+
+    /// A faint line above a lane.
+    pub(super) fn divide(&mut self) {
+        let (y, right) = (tenth(self.y + 0.5), self.scale.right);
+        self.line(format_args!(r#"<path d="M{PAD} {y}H{right}" fill="none" {}/>"#, Ink::Grid.stroke()));
     }
 
     pub(super) fn end(&mut self) {
@@ -161,12 +172,13 @@ impl Sheet {
 
     /// Marks on a line; those on nearly the same spot and of the same shape are one.
     pub(super) fn marks(&mut self, y: f64, mut marks: Vec<Mark>) {
-        marks.sort_by_key(|mark| mark.at);
+        marks.sort_by(|one, other| (one.at, &one.words).cmp(&(other.at, &other.words)));
         let mut together: Vec<(f64, Shape, Vec<String>, usize)> = Vec::new();
         for mark in marks {
             let x = self.scale.x(mark.at);
             let words = format!("{} {}", time::clock(mark.at), mark.words);
-            let near = together.iter_mut().rev().take(4).find(|(at, shape, ..)| *shape == mark.shape && x - at < MARKS_APART);
+            let near =
+                together.iter_mut().rev().take(4).find(|(at, shape, ..)| *shape == mark.shape && x - at < MARKS_APART);
             match near {
                 Some((_, _, all, more)) if all.len() >= NAMED => *more += 1,
                 Some((_, _, all, _)) => all.push(words),
@@ -180,7 +192,9 @@ impl Sheet {
             }
             let (d, paint) = shape.at(x, tenth(y));
             match self.detail() {
-                true => self.line(format_args!(r#"<path d="{d}" {paint}><title>{}</title></path>"#, text::escape(&title))),
+                true => {
+                    self.line(format_args!(r#"<path d="{d}" {paint}><title>{}</title></path>"#, text::escape(&title)))
+                }
                 false => self.line(format_args!(r#"<path d="{d}" {paint}/>"#)),
             }
         }

@@ -30,7 +30,8 @@ impl Counts {
         let groups = || folded.groups.values();
         let of_group = |group: &Group<'_>| group.shown.len() + group.healthy.len() + group.crowded_out.len();
         let lanes = || groups().flat_map(lanes_of);
-        let refused = folded.groups.keys().filter_map(|node| facts.refused.get(*node)).map(Vec::len).sum::<usize>() as u64;
+        let refused =
+            folded.groups.keys().filter_map(|node| facts.refused.get(*node)).map(Vec::len).sum::<usize>() as u64;
         let within = lanes().flat_map(|lane| &lane.transfers);
         let within = within.filter(|transfer| transfer.from <= window.to && transfer.to >= window.from);
         let within: Vec<_> = within.collect();
