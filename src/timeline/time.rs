@@ -48,7 +48,7 @@ pub(super) fn length(ms: u64) -> String {
     let (s, min) = (ms / 1_000, ms / 60_000);
     match ms {
         0..1_000 => format!("{ms} ms"),
-        1_000..60_000 if ms % 1_000 == 0 => format!("{s} s"),
+        1_000..60_000 if ms.is_multiple_of(1_000) => format!("{s} s"),
         1_000..60_000 => format!("{s}.{} s", ms % 1_000 / 100),
         60_000..3_600_000 => format!("{min} min {} s", s % 60),
         3_600_000..86_400_000 => format!("{} h {} min", min / 60, min % 60),
@@ -68,14 +68,14 @@ impl Axis {
         Self { opened }
     }
 
+    /// The millisecond that a point of the monotonic clock lies in.
     pub(super) fn at_ms(&self, mono: Mono) -> u64 {
-        let ns = |ms: u64| ms.saturating_mul(1_000_000);
         let opened = self.opened.wall_ms.min(LAST_MS);
         let at = match mono.0.checked_sub(self.opened.mono.0) {
-            Some(after) => ns(opened).saturating_add(after),
-            None => ns(opened).saturating_sub(self.opened.mono.0.saturating_sub(mono.0)),
+            Some(after) => opened.saturating_add(after / 1_000_000),
+            None => opened.saturating_sub(self.opened.mono.0.saturating_sub(mono.0).div_ceil(1_000_000)),
         };
-        (at / 1_000_000).min(LAST_MS)
+        at.min(LAST_MS)
     }
 
     /// A point of the monotonic clock that lies at this millisecond.

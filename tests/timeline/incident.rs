@@ -144,7 +144,7 @@ pub(crate) fn two_hundred_paths(restless: usize) -> (Header, Vec<Entry>) {
         let spec = PathSpec { id: path.clone(), address: "192.0.2.1:1".to_owned(), bandwidth_gbps: 100.0 };
         entries.push(turn(0, Input::Health(health::Input::PathUp(spec)), Vec::new()));
     }
-    let mut states = vec![PathState::Healthy; PATHS];
+    let mut states = [PathState::Healthy; PATHS];
     for (number, at_ms) in (0..UNTIL_MS).step_by(100).enumerate() {
         let tick = || Input::Policy(policy::Input::Tick);
         let mut record = (*records[number % records.len()]).clone();
