@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! agent, demo, bin                sockets, time, tasks, files (from here down to the line: feature `agent`)
-//! eval                            the published evidence, made again
+//! eval, timeline                  the published evidence, made again; an incident as a picture
 //! replay                          a recorded history, decided again
 //! journal                         what the cores were told, in files
 //! net, transport, arena, metrics, config, trace
@@ -59,6 +59,8 @@ pub mod metrics;
 pub mod net;
 #[cfg(feature = "agent")]
 pub mod replay;
+#[cfg(feature = "agent")]
+pub mod timeline;
 #[cfg(feature = "agent")]
 pub mod trace;
 #[cfg(feature = "agent")]

@@ -31,7 +31,7 @@ mod outcomes;
 mod requests;
 pub mod retrial;
 mod summary;
-mod timestamp;
+pub(crate) mod timestamp;
 
 use std::io::Read;
 

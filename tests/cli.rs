@@ -57,6 +57,7 @@ fn every_command_explains_itself() {
         &["experiments"],
         &["evaluate"],
         &["replay"],
+        &["timeline"],
         &["status"],
         &["members"],
         &["paths"],

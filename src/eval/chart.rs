@@ -21,14 +21,14 @@ mod bar;
 mod canvas;
 mod check;
 mod frame;
-mod ink;
+pub(crate) mod ink;
 mod line;
 mod marker;
 mod restyle;
 mod scale;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 
 /// Series of one chart at most: as many as there are styles.
 pub const MAX_SERIES: usize = 6;

@@ -9,11 +9,11 @@ use super::fields::number;
 const MS_FROM: f64 = 1e11;
 
 /// What a timestamp may be.
-pub(super) const ALLOWED: &str =
+pub(crate) const ALLOWED: &str =
     "a date like 2026-05-02T09:00:03.25Z or with an offset like +02:00, or a number of seconds of at least 0";
 
 /// Milliseconds since 1970, or since whatever the trace counts from.
-pub(super) fn parse_ms(text: &str) -> Option<f64> {
+pub(crate) fn parse_ms(text: &str) -> Option<f64> {
     if let Some(number) = number(text) {
         return Some(if number < MS_FROM { number * 1_000.0 } else { number });
     }

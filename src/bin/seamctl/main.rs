@@ -12,6 +12,7 @@ mod paint;
 mod replay;
 mod simulate;
 mod table;
+mod timeline;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ enum Command {
     Journal(journal::Journal),
     /// The published scenarios: what is decided when paths misbehave in a known way.
     Simulate(simulate::Simulate),
+    /// The picture of an incident from journals: paths, decisions, members and processes over time.
+    Timeline(timeline::Timeline),
     /// What an agent is and does.
     Status(ask::Plain),
     /// The members of its mesh.
@@ -91,6 +94,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Replay(replay) => replay.run(),
         Command::Journal(journal) => journal.run(),
         Command::Simulate(simulate) => simulate.run(),
+        Command::Timeline(timeline) => timeline.run(),
         Command::Status(plain) => on_runtime(ask::status(plain)),
         Command::Members(plain) => on_runtime(ask::members(plain)),
         Command::Paths(plain) => on_runtime(ask::paths(plain)),

@@ -11,7 +11,7 @@ use super::MAX_SERIES;
 
 /// What a colour is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(crate) enum Ink {
     /// The ground that the chart lies on.
     Card,
     /// The card's edge.
@@ -68,7 +68,7 @@ const HATCHES: [(u8, u8, &str); MAX_SERIES - 1] = [
 
 impl Ink {
     /// The colour on a light card.
-    pub(super) fn light(self) -> RGBColor {
+    pub(crate) fn light(self) -> RGBColor {
         match self {
             Self::Card => RGBColor(0xff, 0xff, 0xff),
             Self::Edge => RGBColor(0xd3, 0xd8, 0xde),
@@ -81,7 +81,7 @@ impl Ink {
     }
 
     /// The colour on a dark card. A series keeps its hue, so that it can be spoken of.
-    pub(super) fn dark(self) -> RGBColor {
+    pub(crate) fn dark(self) -> RGBColor {
         match self {
             Self::Card => RGBColor(0x13, 0x18, 0x1e),
             Self::Edge => RGBColor(0x33, 0x3b, 0x44),
@@ -112,17 +112,17 @@ impl Ink {
     }
 
     /// The ink drawn in this colour of the light card, as `#RRGGBB`.
-    pub(super) fn from_hex(hex: &str) -> Option<Self> {
+    pub(crate) fn from_hex(hex: &str) -> Option<Self> {
         Self::all().find(|ink| hex.eq_ignore_ascii_case(&to_hex(ink.light())))
     }
 
     /// The attributes that fill with this ink.
-    pub(super) fn fill(self) -> String {
+    pub(crate) fn fill(self) -> String {
         self.attributes("fill", "f")
     }
 
     /// The attributes that draw lines with this ink.
-    pub(super) fn stroke(self) -> String {
+    pub(crate) fn stroke(self) -> String {
         self.attributes("stroke", "s")
     }
 
@@ -132,17 +132,17 @@ impl Ink {
 }
 
 /// The dashes of a style's line; empty for a line without gaps.
-pub(super) fn dashes(style: usize) -> &'static str {
+pub(crate) fn dashes(style: usize) -> &'static str {
     DASHES.get(style).copied().unwrap_or_default()
 }
 
 /// The reference to a style's hatching, where it has one.
-pub(super) fn hatch(style: usize) -> Option<String> {
+pub(crate) fn hatch(style: usize) -> Option<String> {
     (1..MAX_SERIES).contains(&style).then(|| format!("url(#seam-hatch-{style})"))
 }
 
 /// The definitions of the hatchings.
-pub(super) fn hatches() -> String {
+pub(crate) fn hatches() -> String {
     let mut defs = String::from("<defs>\n");
     for (style, (side, turn, tile)) in (1..).zip(HATCHES) {
         let tile = tile.replace("INK", &Ink::Card.fill());
@@ -156,7 +156,7 @@ pub(super) fn hatches() -> String {
 }
 
 /// The style sheet: the dark scheme alone, since the light one is in the attributes.
-pub(super) fn style_sheet() -> String {
+pub(crate) fn style_sheet() -> String {
     let mut sheet = String::from("<style>\n@media (prefers-color-scheme: dark) {\n");
     for ink in Ink::all() {
         let (class, colour) = (ink.class(), to_hex(ink.dark()));

@@ -2,7 +2,7 @@
 
 /// The width of a text in pixels, as an upper estimate: about what the widest of the usual
 /// sans-serif faces (DejaVu Sans, Verdana) takes, since the reader's face is not known here.
-pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
+pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
     text.chars().map(|c| char_width(c, size, bold)).sum()
 }
 
@@ -26,7 +26,7 @@ fn char_width(c: char, size: f64, bold: bool) -> f64 {
 
 /// Breaks a text into lines of at most `most` pixels: at blanks, which then vanish, after `_`, `-`
 /// and `/`, and inside a word only where it is wider than a line. At least one line.
-pub(super) fn wrap(text: &str, size: f64, bold: bool, most: f64) -> Vec<String> {
+pub(crate) fn wrap(text: &str, size: f64, bold: bool, most: f64) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     for piece in pieces(text) {
@@ -53,7 +53,7 @@ pub(super) fn wrap(text: &str, size: f64, bold: bool, most: f64) -> Vec<String> 
 }
 
 /// The width of the widest part of a text that does not break.
-pub(super) fn widest_piece(text: &str, size: f64, bold: bool) -> f64 {
+pub(crate) fn widest_piece(text: &str, size: f64, bold: bool) -> f64 {
     pieces(text).map(|piece| width(piece.trim_end(), size, bold)).fold(0.0, f64::max)
 }
 
@@ -63,7 +63,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 
 /// A text on one line, without blanks at its ends, with U+FFFD for characters that XML 1.0 forbids
 /// or advises against.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let allowed = |c: char| match c {
         '\t' | '\n' | '\r' => ' ',
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
@@ -73,7 +73,7 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 /// A text as XML shows it.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in clean(text).chars() {
         match c {

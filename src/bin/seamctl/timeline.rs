@@ -1,0 +1,108 @@
+//! `seamctl timeline`: the picture of an incident.
+
+mod journals;
+
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use seam::timeline::{Options, Picture, WIDTH, parse_time};
+
+use crate::exit::{Failure, print};
+use crate::table::count;
+
+/// What to draw.
+#[derive(Args)]
+pub(crate) struct Timeline {
+    /// Journals, of one node or of many: their files, or the folders that they are in.
+    #[arg(value_name = "JOURNAL", required = true)]
+    journals: Vec<PathBuf>,
+    /// The picture: an .svg file, or an .html file that adds a magnifier and details where the
+    /// pointer is.
+    #[arg(long, value_name = "FILE", value_parser = drawable)]
+    out: PathBuf,
+    /// From when: a date such as 2026-05-02T09:00:03.25Z, or milliseconds since 1970; from the first
+    /// entry on if absent.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    from: Option<u64>,
+    /// Until when; until the last entry if absent.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    to: Option<u64>,
+    /// Only paths with this in their name: a host, a rail, p0>d1/r0/quic.
+    #[arg(long, value_name = "PART")]
+    paths: Option<String>,
+    /// How wide the picture is, in pixels.
+    #[arg(long, value_name = "PIXELS", default_value_t = WIDTH)]
+    width: u32,
+}
+
+impl Timeline {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let options = Options { from_ms: self.from, to_ms: self.to, paths: self.paths, width: self.width };
+        let mut timeline = seam::timeline::Timeline::new(options).map_err(Failure::usage)?;
+        let damaged = journals::feed(&self.journals, &mut timeline)?;
+        let picture = timeline.draw().map_err(Failure::usage)?;
+        let html = has_extension(&self.out, "html");
+        write(&self.out, &if html { picture.html() } else { picture.svg.clone() })?;
+        for damage in damaged {
+            eprintln!("seamctl: {damage}");
+        }
+        print(&closing(&picture, &self.out, &self.journals))
+    }
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
+}
+
+fn drawable(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match has_extension(&path, "svg") || has_extension(&path, "html") {
+        true => Ok(path),
+        false => Err("allowed a name that ends in .svg or .html".to_owned()),
+    }
+}
+
+/// Writes the picture under another name until it is complete.
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let cannot = |error: std::io::Error| Failure::failed(anyhow::anyhow!("{}: {error}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // As any file that a program makes: what others may do with it is the umask's matter.
+    let mut builder = tempfile::Builder::new();
+    let unnamed = builder.prefix(".timeline-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+    let mut file = unnamed.map_err(cannot)?;
+    file.write_all(text.as_bytes()).map_err(cannot)?;
+    file.persist(path).map_err(|error| cannot(error.error))?;
+    Ok(())
+}
+
+fn closing(picture: &Picture, out: &Path, journals: &[PathBuf]) -> String {
+    let many = |number: u64, what: &str| count(usize::try_from(number).unwrap_or(usize::MAX), what);
+    let mut text = format!(
+        "{}: {} ({} refused) and {} ({} failed),\n{} with trouble, {} healthy throughout.\nwrote {}\n",
+        picture.when,
+        many(picture.decisions, "decision"),
+        picture.refused,
+        many(picture.transfers, "transfer"),
+        picture.failed,
+        many(picture.lanes + picture.crowded_out, "path"),
+        picture.folded,
+        out.display(),
+    );
+    if picture.left_out > 0 {
+        let facts = many(picture.left_out, "fact");
+        text.push_str(&format!("Note: {facts} had no room; --from and --to draw a shorter time whole\n"));
+    }
+    let journal = journals.first().map(|path| path.display().to_string()).unwrap_or_default();
+    let more = if journals.len() > 1 { " …" } else { "" };
+    match (&picture.first_trouble, &picture.request) {
+        (Some(at), Some(request)) => {
+            text.push_str(&format!("Next: seamctl replay {journal}{more} --at {at} --explain {request}\n"));
+        }
+        (Some(at), None) => text.push_str(&format!("Next: seamctl replay {journal}{more} --at {at}\n")),
+        (None, _) => text.push_str(&format!("Next: seamctl replay {journal}{more} --verify\n")),
+    }
+    text
+}

@@ -1,0 +1,312 @@
+//! An incident as a picture: whole, legible, bounded, and the same every time.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+#[path = "timeline/incident.rs"]
+mod incident;
+#[path = "timeline/xml.rs"]
+mod xml;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use incident::{Incident, write};
+use seam::core::{Mono, Now};
+use seam::health;
+use seam::journal::{Entry, Gap, Header, Input, Part, Said, Turn};
+use seam::mesh::{Member, MemberState};
+use seam::model::PathState;
+use seam::policy;
+use seam::policy::overrides::{Override, OverrideTarget};
+use seam::sim::START_MS;
+use seam::timeline::{Options, Picture, Timeline, TimelineError};
+use xml::Element;
+
+type Journal = (Header, Vec<Entry>);
+
+fn draw(journals: &[Journal], options: Options) -> Result<Picture, TimelineError> {
+    let mut timeline = Timeline::new(options).unwrap();
+    for (header, entries) in journals {
+        timeline.life(header);
+        entries.iter().for_each(|entry| timeline.entry(entry));
+    }
+    timeline.draw()
+}
+
+fn picture(journals: &[Journal]) -> Picture {
+    draw(journals, Options::default()).unwrap()
+}
+
+fn small(nodes: &[&str]) -> Vec<Journal> {
+    nodes.iter().map(|node| Incident::small().journal(node)).collect()
+}
+
+/// Keeps a picture where somebody wants to look at it.
+fn keep(name: &str, text: &str) {
+    if let Ok(folder) = std::env::var("SEAM_TIMELINE_KEEP") {
+        std::fs::write(Path::new(&folder).join(name), text).unwrap();
+    }
+}
+
+fn lanes<'a>(svg: &'a Element, class: &str) -> Vec<&'a Element> {
+    svg.all().into_iter().filter(|element| element.name == "g" && element.class() == class).collect()
+}
+
+/// The spans of a lane: left, right, and what their titles say.
+fn spans(lane: &Element) -> Vec<(f64, f64, String)> {
+    let drawn = lane.inside.iter().filter(|element| element.name == "rect" && !element.title().is_empty());
+    let span = |rect: &Element| {
+        let left = rect.number("x");
+        (left, left + rect.number("width"), rect.title().to_owned())
+    };
+    drawn.map(span).collect()
+}
+
+#[test]
+fn every_lane_has_a_state_at_any_time_and_never_two() {
+    let picture = picture(&small(&["p0", "p1"]));
+    let svg = xml::read(&picture.svg);
+    let lanes = lanes(&svg, "path");
+    assert_eq!(lanes.len() as u64, picture.lanes);
+    let mut edges = Vec::new();
+    for lane in lanes {
+        let spans = spans(lane);
+        edges.push((spans[0].0, spans[spans.len() - 1].1));
+        for pair in spans.windows(2) {
+            assert!((pair[0].1 - pair[1].0).abs() < 1e-6, "{pair:?}");
+            assert!(pair[0].0 < pair[0].1, "{pair:?}");
+        }
+    }
+    edges.dedup();
+    assert_eq!(edges.len(), 1, "all lanes are as long as the axis: {edges:?}");
+}
+
+#[test]
+fn the_states_are_those_of_the_health_core_and_the_first_trouble_comes_first() {
+    let journals = small(&["p0"]);
+    let picture = picture(&journals);
+    let svg = xml::read(&picture.svg);
+    let names: Vec<&str> = lanes(&svg, "path").iter().map(|lane| lane.title().split(':').next().unwrap()).collect();
+    assert_eq!(names, ["p0&gt;d0/r0/mock", "p0&gt;d1/r0/mock", "p0&gt;d2/r0/mock"]);
+    let words: Vec<String> = lanes(&svg, "path").iter().flat_map(|lane| spans(lane)).map(|span| span.2).collect();
+    for state in ["degraded_usable", "degraded_restricted", "quarantined", "restored", "not known"] {
+        assert!(words.iter().any(|words| words.contains(state)), "{state}: {words:#?}");
+    }
+    assert!(picture.failed > 0 && picture.transfers > picture.failed, "{picture:?}");
+    let said = journals[0].1.iter().filter_map(|entry| match entry {
+        Entry::Turn(turn) => Some(&turn.said),
+        _ => None,
+    });
+    let decided = said.flatten().filter(|said| matches!(said, Said::Decided(_))).count();
+    assert_eq!(picture.decisions, decided as u64);
+    assert_eq!(lanes(&svg, "member").len(), 1, "only the host that died moved");
+}
+
+#[test]
+fn two_hundred_paths_are_legible_and_the_picture_is_small() {
+    let picture = picture(&[incident::two_hundred_paths(5)]);
+    keep("large.svg", &picture.svg);
+    assert_eq!((picture.lanes, picture.folded), (5, 195));
+    assert_eq!(picture.decisions, 6_000);
+    let svg = xml::read(&picture.svg);
+    let [folded] = &lanes(&svg, "folded")[..] else { panic!("one folded lane") };
+    assert_eq!(folded.title(), "195 paths healthy throughout: 5850 decisions");
+    assert!(picture.svg.len() < 1_000_000, "{} bytes", picture.svg.len());
+    assert!(svg.number("height") < 800.0, "{}", svg.number("height"));
+}
+
+#[test]
+fn two_hundred_paths_that_never_rest_are_no_large_picture_either() {
+    let picture = picture(&[incident::two_hundred_paths(200)]);
+    keep("worst.svg", &picture.svg);
+    assert_eq!((picture.lanes, picture.folded), (200, 0));
+    let svg = xml::read(&picture.svg);
+    assert!(picture.svg.len() < 2_000_000, "{} bytes", picture.svg.len());
+    // What found no room is counted, and nothing false stands in its place.
+    assert!(picture.left_out > 0 && picture.svg.contains("Not complete: "), "{}", picture.left_out);
+    let unknown = |lane: &&&Element| lane.inside.iter().any(|span| span.class() == "unknown");
+    assert_eq!(lanes(&svg, "path").iter().filter(unknown).count(), 200);
+}
+
+#[test]
+fn the_same_journals_give_the_same_bytes_and_lives_may_be_mixed() {
+    let journals = small(&["p0", "d0"]);
+    let once = picture(&journals);
+    assert_eq!(once, picture(&journals));
+    let mut mixed = Timeline::new(Options::default()).unwrap();
+    journals.iter().for_each(|(header, _)| mixed.life(header));
+    let longest = journals.iter().map(|(_, entries)| entries.len()).max().unwrap();
+    for index in 0..longest {
+        for (header, entries) in &journals {
+            if let Some(entry) = entries.get(index) {
+                mixed.life(header);
+                mixed.entry(entry);
+            }
+        }
+    }
+    assert_eq!(once, mixed.draw().unwrap());
+}
+
+#[test]
+fn a_part_of_the_time_and_of_the_paths_can_be_drawn() {
+    let journals = small(&["p0"]);
+    let part = |from, to, paths: Option<&str>| {
+        let (from_ms, to_ms) = (Some(START_MS + from), Some(START_MS + to));
+        draw(&journals, Options { from_ms, to_ms, paths: paths.map(str::to_owned), ..Options::default() })
+    };
+    let whole = picture(&journals);
+    let (early, late) = (part(0, 14_999, None).unwrap(), part(15_000, 60_000, None).unwrap());
+    assert_eq!(early.decisions + late.decisions, whole.decisions);
+    assert_eq!((late.from_ms, late.to_ms), (START_MS + 15_000, START_MS + 60_000));
+    // What was before still holds.
+    let svg = xml::read(&late.svg);
+    assert!(spans(lanes(&svg, "path")[0])[0].2.contains("degraded"), "{:?}", spans(lanes(&svg, "path")[0]));
+    let one = part(0, 30_000, Some(">d1/")).unwrap();
+    assert_eq!((one.lanes, one.folded), (1, 0));
+    let error = part(0, 30_000, Some("d9")).unwrap_err().to_string();
+    assert!(error.starts_with("paths: found \"d9\", which no path has in its name"), "{error}");
+    let error = part(90_000, 95_000, None).unwrap_err().to_string();
+    assert!(error.starts_with("journal entries from 2027-01-15T08:01:30.000Z to "), "{error}");
+    assert!(
+        error.contains("found none, allowed at least one; there are some from 2027-01-15T08:00:00.000Z"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_a_journal_lacks_is_not_known_and_said() {
+    let (header, mut entries) = small(&["p0"]).remove(0);
+    let middle = entries.len() / 2;
+    let Entry::Turn(at) = &entries[middle] else { panic!() };
+    let now = at.now;
+    let gap = Gap { part: Part::Health, lost: 17, since: now, until: now };
+    entries.splice(middle..middle, [Entry::Gap(gap)]);
+    entries.truncate(middle + 200);
+    entries.push(Entry::Panicked(Input::Policy(policy::Input::Tick), now));
+    let picture = picture(&[(header, entries)]);
+    for words in ["17 turns of health are not in the journal", "the policy core panicked"] {
+        assert!(picture.svg.contains(words), "{words}");
+    }
+    let svg = xml::read(&picture.svg);
+    for lane in lanes(&svg, "path") {
+        let unknown = spans(lane).into_iter().filter(|span| span.2.starts_with("not known, "));
+        assert!(unknown.count() >= 2, "before the first word, and from the gap on: {:#?}", spans(lane));
+    }
+}
+
+#[test]
+fn words_of_operators_freezes_restarts_and_cuts_are_drawn_and_what_they_say_is_no_markup() {
+    let (header, _) = small(&["d0"]).remove(0);
+    let turn = |at_ms: u64, input, said| {
+        let now = Now { mono: Mono(at_ms * 1_000_000), wall_ms: START_MS + at_ms };
+        Entry::Turn(Turn { now, input, said, digest: 0 })
+    };
+    let tick = || Input::Health(health::Input::Tick);
+    let target: OverrideTarget = "d1".parse().unwrap();
+    let reason = "<script>alert(\"1\")</script>\u{0} & more".to_owned();
+    let said = Override { target: target.clone(), state: PathState::Quarantined, reason };
+    let over = Input::Policy(policy::Input::Override { key: 1, said, ttl_ms: 60_000 });
+    let member = |generation| Said::Member {
+        member: Member { name: "d1".parse().unwrap(), addr: "192.0.2.1:1".parse().unwrap(), generation, renewals: 0 },
+        state: MemberState::Alive,
+    };
+    let first = [
+        turn(0, tick(), vec![member(1)]),
+        turn(1_000, over, Vec::new()),
+        turn(2_000, tick(), vec![Said::Frozen(true)]),
+        turn(3_000, tick(), vec![Said::Frozen(false), member(2)]),
+        turn(4_000, tick(), vec![Said::OverrideEnded(target)]),
+    ];
+    let opened = Now { mono: Mono(0), wall_ms: START_MS + 9_000 };
+    let second = Header { generation: 2, opened, ..header.clone() };
+    let mut timeline = Timeline::new(Options::default()).unwrap();
+    timeline.life(&header);
+    first.iter().for_each(|entry| timeline.entry(entry));
+    timeline.interrupted();
+    timeline.entry(&turn(6_000, tick(), Vec::new()));
+    timeline.life(&second);
+    timeline.entry(&turn(0, tick(), Vec::new()));
+    timeline.entry(&Entry::Closed(Now { mono: Mono(1_000_000_000), ..opened }));
+    let picture = timeline.draw().unwrap();
+    xml::read(&picture.svg);
+    for words in [
+        "d1 is quarantined by override at d0 from 08:00:01.000 for 3 s: &lt;script&gt;alert(&quot;1&quot;)",
+        "d0 frozen from 08:00:02.000 for 1 s",
+        "d1 came in a new life, says d0",
+        "d0: a part of the journal is missing or cannot be read, 08:00:04.000 to 08:00:06.000",
+        "08:00:06.000 d0: the journal ends here without a word",
+        "08:00:09.000 d0 started, life 2",
+        "08:00:10.000 d0 closed in order",
+    ] {
+        assert!(picture.svg.contains(words), "{words}\n{}", picture.svg);
+    }
+    assert_eq!((picture.from_ms, picture.to_ms), (START_MS, START_MS + 10_000));
+}
+
+#[test]
+fn a_small_picture_looks_as_it_did() {
+    let incident = Incident { prefill: 1, decode: 3, per_s: 1.0, until_ms: 20_000 };
+    let picture = picture(&[incident.journal("p0")]);
+    insta::assert_snapshot!("timeline_small", picture.svg);
+}
+
+fn seamctl(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seamctl")).arg("timeline").args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn the_command_draws_folders_and_files_as_svg_and_as_a_page_that_needs_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals = dir.path().join("journals");
+    write(&journals, &Incident::small(), &["p0", "p1", "d0"]);
+    let expected = picture(&small(&["d0", "p0", "p1"]));
+    for name in ["incident.svg", "incident.html"] {
+        let out = dir.path().join(name);
+        let output = seamctl(&[journals.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let (drawn, said) = (std::fs::read_to_string(&out).unwrap(), text(&output.stdout));
+        keep(name, &drawn);
+        assert!(drawn.contains(expected.svg.trim_end()));
+        let links = drawn.replace("http://www.w3.org/2000/svg", "");
+        assert!(!links.contains("http") && !links.contains("src=") && !links.contains("href"));
+        assert!(said.contains(&format!("{} decisions", expected.decisions)), "{said}");
+        let next = said.lines().last().unwrap();
+        assert!(next.starts_with("Next: seamctl replay ") && next.contains(" --at 2027-01-15T08:00:"), "{next}");
+    }
+    let entries: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(entries.len(), 3, "nothing unfinished is left behind: {entries:?}");
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused_by_name_with_status_two_and_what_cannot_be_written_with_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals = dir.path().join("journals");
+    write(&journals, &Incident { prefill: 1, decode: 3, per_s: 1.0, until_ms: 2_000 }, &["p0"]);
+    let (journals, here) = (journals.to_str().unwrap(), dir.path().to_str().unwrap());
+    let svg = format!("{here}/x.svg");
+    let foreign = format!("{here}/trace.journal");
+    std::fs::write(&foreign, "timestamp,request").unwrap();
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    let empty = format!("{here}/empty");
+    let unwritable = format!("{here}/no/such/x.svg");
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&[journals, "--out", "x.png"], 2, "allowed a name that ends in .svg or .html"),
+        (&[journals, "--out", &svg, "--from", "noon"], 2, "found \"noon\", allowed a date like"),
+        (&[journals, "--out", &svg, "--width", "10"], 2, "width: found 10, allowed 640 to 8000 pixels"),
+        (&[journals, "--out", &svg, "--from", "2030-01-01T00:00:00Z"], 2, "found none, allowed at least one"),
+        (&[journals, "--out", &svg, "--from", "2000", "--to", "1000"], 2, "from and to: found 1970-"),
+        (&[&foreign, "--out", &svg], 2, "no journal: it begins with \"timestam\""),
+        (&[&empty, "--out", &svg], 2, "found no journal in this folder"),
+        (&[journals, "--out", &unwritable], 1, "No such file or directory"),
+    ];
+    for (args, status, words) in cases {
+        let output = seamctl(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(said.contains(words), "{said}");
+        assert!(!Path::new(&svg).exists());
+    }
+}
