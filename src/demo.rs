@@ -54,11 +54,22 @@ pub struct Options {
     pub speedup: f64,
     /// Of every random draw.
     pub seed: u64,
+    /// One folder of journals for every host goes in here; none are kept if absent.
+    pub journal_dir: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { prefill: 2, decode: 3, trace: None, model: KvModel::default(), requests: 500, speedup: 50.0, seed: 1 }
+        Self {
+            prefill: 2,
+            decode: 3,
+            trace: None,
+            model: KvModel::default(),
+            requests: 500,
+            speedup: 50.0,
+            seed: 1,
+            journal_dir: None,
+        }
     }
 }
 

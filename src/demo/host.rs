@@ -40,6 +40,12 @@ pub(crate) fn hosts(dir: &Path, prefill: usize, decode: usize) -> Vec<HostSpec> 
     prefill.chain((0..decode).map(|index| host(Kind::Decode, 'd', index))).collect()
 }
 
+/// The part of a host's configuration that keeps its journal in a folder of its own in `dir`.
+pub(crate) fn journal(host: &HostSpec, dir: &Path) -> String {
+    let dir = toml::Value::String(dir.join(&host.name).display().to_string());
+    format!("[journal]\ndir = {dir}\n")
+}
+
 /// The configuration of one host's agent, as its operator would write it.
 pub(crate) fn config(
     host: &HostSpec,
@@ -110,10 +116,11 @@ mod tests {
         assert_eq!(hosts.len(), 18);
         for host in hosts {
             let seed = Some("127.0.0.1:4000".parse().unwrap());
-            let text = config(&host, dir, &plan, "llama-3.1-8b", 16, seed);
+            let text = config(&host, dir, &plan, "llama-3.1-8b", 16, seed) + &journal(&host, dir);
             let config = Config::from_toml(&text, &host.name).unwrap();
             assert_eq!(config.node.name.as_str(), host.name);
             assert_eq!(config.rails[0].backend, BackendKind::Mock);
+            assert_eq!(config.journal.as_ref().unwrap().dir, dir.join(&host.name));
             assert_eq!(config.mesh.seeds, ["127.0.0.1:4000"]);
             assert_eq!(config.arena.as_ref().unwrap().path, host.arena);
             assert_eq!(config.has_role(Role::Decode), host.kind == Kind::Decode);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::host::{HostSpec, Kind, config, hosts};
+use super::host::{HostSpec, Kind, config, hosts, journal};
 use super::plan::Plan;
 use super::{DemoError, Options};
 use crate::agent::Agent;
@@ -132,7 +132,10 @@ async fn start(
     seed: Option<SocketAddr>,
 ) -> Result<Host, DemoError> {
     let failed = |detail: String| DemoError::start(&spec.name, detail);
-    let text = config(&spec, dir, plan, options.model.name, options.decode, seed);
+    let mut text = config(&spec, dir, plan, options.model.name, options.decode, seed);
+    if let Some(journals) = &options.journal_dir {
+        text.push_str(&journal(&spec, journals));
+    }
     let config = Config::from_toml(&text, &spec.name).map_err(|error| failed(error.to_string()))?;
     let agent = Agent::start(config).await.map_err(|error| failed(error.to_string()))?;
     let url = format!("http://{}", agent.api_addr());

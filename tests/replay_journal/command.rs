@@ -180,10 +180,14 @@ fn journals_and_traces_are_told_apart_and_not_mixed() {
     std::fs::write(dir.path().join("other.journal"), "something else").unwrap();
     for (args, words) in [
         (&["replay", "sound.journal", "trace.csv"] as &[&str], "give either journals or CSV traces"),
-        (&["replay", "trace.csv", "--verify"], "--verify plays journals again, and no journal is given"),
+        (&["replay", "trace.csv", "--verify"], "--verify is for journals, and no journal is given"),
+        (&["replay", "trace.csv", "--explain", "r1"], "--explain is for journals, and no journal is given"),
         (&["replay", "empty", "--verify"], "no journal in this folder"),
         (&["replay", "other.journal", "--verify"], "no journal: it begins with \"somethin\""),
-        (&["replay", "sound.journal", "--policy", "seam"], "--policy is for CSV traces"),
+        (&["replay", "sound.journal", "--out", "x"], "--out is for CSV traces"),
+        (&["replay", "sound.journal", "--policy", "kv_load"], "policy kv_load: it needs prefix blocks"),
+        (&["replay", "sound.journal", "--at", "noon"], "--at goes with --explain REQUEST"),
+        (&["replay", "sound.journal", "--at", "noon", "--explain", "r1"], "--at: found \"noon\", allowed a date"),
         (&["replay", "sound.journal", "sound.journal"], "is given twice"),
         (&["journal", "cat", "trace.csv"], "no journal: it begins with \"timestam\""),
         (&["journal", "cat", "sound.journal", "--part", "cpu"], "allowed: health, policy, ledger, mesh"),
@@ -192,4 +196,43 @@ fn journals_and_traces_are_told_apart_and_not_mixed() {
         assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{args:?}");
         assert!(err(&output).contains(words), "{args:?}: {}", err(&output));
     }
+}
+
+#[test]
+fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() {
+    let dir = folder();
+    let report = |args: &[&str]| -> Value {
+        let output = seamctl(dir.path(), &[&["replay", "sound.journal", "--json"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let tried = report(&["--profile", "reference", "--policy", "round_robin"]);
+    let requests = tried["requests"].as_u64().unwrap();
+    assert!(requests > 0, "{tried}");
+    let choosers: Vec<_> = tried["choosers"].as_array().unwrap().iter().map(|row| row["chooser"].clone()).collect();
+    let all: Vec<Value> = serde_json::from_str(r#"["recorded", "seam", "changed", {"rival": "round_robin"}]"#).unwrap();
+    assert_eq!(choosers, all);
+    let same = report(&["--profile", "mesh"]);
+    assert_eq!((same["requests"].as_u64(), same["changes"].as_array().unwrap().len()), (Some(requests), 0));
+
+    let output = seamctl(dir.path(), &["replay", "sound.journal", "--policy", "round_robin"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("tried again"), "{}", out(&output));
+
+    let decided = golden().into_iter().find_map(|entry| match entry {
+        Entry::Turn(turn) => turn.said.into_iter().find_map(|said| match said {
+            Said::Decided(record) => Some(record),
+            _ => None,
+        }),
+        _ => None,
+    });
+    let record = decided.unwrap();
+    let request = record.request_id.clone().unwrap();
+    let explained = report(&["--explain", request.as_str()]);
+    assert_eq!(explained["recorded"][0], serde_json::to_value(&*record).unwrap());
+    let output = seamctl(dir.path(), &["replay", "sound.journal", "--explain", request.as_str()]);
+    assert!(out(&output).contains(&format!("decision {}", record.id)), "{}", out(&output));
+    let output = seamctl(dir.path(), &["replay", "sound.journal", "--explain", "nobody"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("--explain: no request nobody was decided"), "{}", err(&output));
 }

@@ -36,6 +36,10 @@ pub(crate) struct Demo {
     /// Of every random draw.
     #[arg(long, value_name = "N", default_value_t = Options::default().seed)]
     seed: u64,
+    /// Keep every host's journal in a folder of its own in this one, for `seamctl replay` and
+    /// `seamctl timeline`.
+    #[arg(long, value_name = "DIR")]
+    journal_dir: Option<PathBuf>,
     /// Keep the agents running until interrupted, to look at them.
     #[arg(long)]
     keep: bool,
@@ -59,6 +63,7 @@ impl Demo {
             requests: self.requests,
             speedup: self.speedup,
             seed: self.seed,
+            journal_dir: self.journal_dir,
         };
         let run = Run::start(&options, &stop, &say).await.map_err(|error| {
             end_passing_line();

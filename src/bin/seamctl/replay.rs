@@ -3,6 +3,7 @@
 mod files;
 mod journal;
 mod progress;
+mod whatif;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use seam::config::Config;
-use seam::model::Profile;
+use seam::model::{Profile, RequestId};
 use seam::replay::{Placed, ReplayError, Settings, Sink, Summary};
 use seam::rivals::{Choosable, Policy};
 
@@ -54,8 +55,15 @@ pub(crate) struct Replay {
     #[arg(long)]
     json: bool,
     /// Play the journals' tapes again, and fail unless every output is as it was recorded.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["policies", "profile", "config", "explain"])]
     verify: bool,
+    /// Show the decisions of this request in the journals as they were, and as they would be.
+    #[arg(long, value_name = "REQUEST")]
+    explain: Option<RequestId>,
+    /// Of several decisions for that request, the one nearest to this time: a date like
+    /// 2026-05-02T09:00:03Z, or milliseconds since 1970.
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
 }
 
 /// Which pools the policies beside Seam choose from.
@@ -79,8 +87,10 @@ impl Replay {
         if journal::are_given(&self.files)? {
             return journal::run(&self);
         }
-        if self.verify {
-            return Err(Failure::usage(anyhow::anyhow!("--verify plays journals again, and no journal is given")));
+        let journals_only =
+            [("--verify", self.verify), ("--explain", self.explain.is_some()), ("--at", self.at.is_some())];
+        if let Some((option, _)) = journals_only.into_iter().find(|(_, said)| *said) {
+            return Err(Failure::usage(anyhow::anyhow!("{option} is for journals, and no journal is given")));
         }
         let settings = self.settings()?;
         self.files.iter().try_for_each(|path| can_open(path))?;

@@ -146,6 +146,15 @@ impl History {
         Report { lives: verified, strays: self.stray_reports(), hash: hash.finalize().to_hex().to_string() }
     }
 
+    /// Hands out every item of every life, life by life. `heard` as in [`verify`](Self::verify).
+    pub fn each_item(&self, mut heard: impl FnMut(u64), mut take: impl FnMut(&Life, Item)) {
+        let mut before = 0;
+        for life in self.lives() {
+            each(life, before, &mut heard, |item| take(life, item));
+            before += life.bytes();
+        }
+    }
+
     /// Counts what is there without playing it. `heard` as in [`verify`](Self::verify).
     pub fn overviews(&self, mut heard: impl FnMut(u64)) -> Vec<Overview> {
         let mut before = 0;

@@ -10,7 +10,7 @@ use seam::replay::journal::{History, HistoryError, in_step};
 use serde::Serialize;
 
 use super::progress::Progress;
-use super::{Replay, cannot_open};
+use super::{Replay, cannot_open, whatif};
 use crate::exit::{Failure, print, print_json};
 
 /// Whether journals are given, rather than CSV traces. It must not be both.
@@ -66,19 +66,16 @@ pub(crate) fn open(paths: &[PathBuf]) -> Result<History, Failure> {
 }
 
 pub(super) fn run(replay: &Replay) -> Result<(), Failure> {
-    let traces_only = [
-        ("--policy", !replay.policies.is_empty()),
-        ("--profile", replay.profile.is_some()),
-        ("--config", replay.config.is_some()),
-        ("--out", replay.out.is_some()),
-    ];
-    if let Some((option, _)) = traces_only.into_iter().find(|(_, said)| *said) {
-        return Err(Failure::usage(anyhow::anyhow!("{option} is for CSV traces, and journals are given")));
+    if replay.out.is_some() {
+        return Err(Failure::usage(anyhow::anyhow!("--out is for CSV traces, and journals are given")));
     }
     let history = open(&replay.files)?;
-    match replay.verify {
-        true => verify(replay, &history),
-        false => overview(replay, &history),
+    let asked = replay.explain.is_some() || replay.at.is_some();
+    let other_rules = replay.config.is_some() || replay.profile.is_some() || !replay.policies.is_empty();
+    match (replay.verify, asked || other_rules) {
+        (true, _) => verify(replay, &history),
+        (false, true) => whatif::run(replay, &history),
+        (false, false) => overview(replay, &history),
     }
 }
 

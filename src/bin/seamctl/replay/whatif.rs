@@ -1,0 +1,247 @@
+//! What-if on journals: other rules and other policies on the same history.
+
+use std::sync::Arc;
+
+use seam::config::Config;
+use seam::model::{Profile, RequestId};
+use seam::policy::explain::explain;
+use seam::replay::journal::{History, What, utc};
+use seam::replay::retrial::{
+    Change, Chooser, ClassRow, Explained, Report, Retrial, RetrialError, Row, Rules, Settings,
+};
+use seam::timeline::parse_time;
+
+use super::Replay;
+use super::progress::Progress;
+use crate::exit::{Failure, print, print_json};
+use crate::table::{count, numbers, or_dash};
+
+/// Changes that are printed at most; `--json` has all that are kept.
+const PRINTED_CHANGES: usize = 20;
+
+pub(super) fn run(replay: &Replay, history: &History) -> Result<(), Failure> {
+    let wanted = wanted(replay)?;
+    let settings = Settings {
+        rules: rules(replay)?,
+        policies: replay.policies.clone(),
+        rivals_see: replay.rivals_see.into(),
+        seed: replay.seed,
+        explain: wanted.as_ref().map(|(request, _)| request.clone()),
+    };
+    let (report, explained) = tried(history, settings).map_err(Failure::usage)?;
+    if let Some((request, at)) = wanted {
+        return explained_request(replay, &request, at, explained);
+    }
+    if replay.json {
+        return print_json(&report);
+    }
+    print(&text(&report))
+}
+
+/// The request to explain, and when it was decided.
+fn wanted(replay: &Replay) -> Result<Option<(RequestId, Option<u64>)>, Failure> {
+    let at = match (&replay.at, &replay.explain) {
+        (Some(_), None) => {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--at goes with --explain REQUEST: it says which of its decisions"
+            )));
+        }
+        (Some(text), Some(_)) => {
+            Some(parse_time(text).map_err(|error| Failure::usage(anyhow::anyhow!("--at: {error}")))?)
+        }
+        (None, _) => None,
+    };
+    Ok(replay.explain.clone().map(|request| (request, at)))
+}
+
+fn rules(replay: &Replay) -> Result<Rules, Failure> {
+    let Some(file) = &replay.config else { return Ok(Rules { profile: replay.profile, ..Rules::default() }) };
+    let config = Config::load(file).map_err(Failure::usage)?;
+    let profile: Profile = replay.profile.unwrap_or(config.policy.profile);
+    Ok(Rules {
+        profile: Some(profile),
+        thresholds: Some(config.policy.thresholds.clone()),
+        workloads: Some(config.workloads().into_iter().map(Arc::new).collect()),
+        max_excluded_fraction: Some(config.policy.max_excluded_fraction),
+    })
+}
+
+fn tried(history: &History, settings: Settings) -> Result<(Report, Vec<Explained>), RetrialError> {
+    let mut retrial = Retrial::new(settings)?;
+    let mut progress = Progress::of_journals(history.bytes());
+    let mut begun = None;
+    history.each_item(
+        |bytes| progress.passed(bytes),
+        |life, item| {
+            let this = Some((life.node.clone(), life.generation));
+            if begun != this {
+                retrial.next_life();
+                begun = this;
+            }
+            match item.what {
+                What::Segment(_) => {}
+                What::Entry(entry) => retrial.entry(entry),
+                What::Missing(_) | What::Broken(_) => retrial.interrupted(),
+            }
+        },
+    );
+    progress.end();
+    Ok(retrial.finish())
+}
+
+/// The decisions of one request, as they were and as they would be.
+fn explained_request(
+    replay: &Replay,
+    request: &RequestId,
+    at: Option<u64>,
+    explained: Vec<Explained>,
+) -> Result<(), Failure> {
+    let distance = |found: &Explained| at.map_or(0, |at| found.at.abs_diff(at));
+    let Some(found) = explained.into_iter().min_by_key(distance) else {
+        return Err(Failure::failed(anyhow::anyhow!(
+            "--explain: no request {request} was decided in these journals, or too little is known of it"
+        )));
+    };
+    if replay.json {
+        return print_json(&found);
+    }
+    let mut text = format!("Request {request}, {}. As it was:\n\n", utc(found.at));
+    for record in &found.recorded {
+        text.push_str(&explain(record));
+        text.push('\n');
+    }
+    if found.recorded.is_empty() {
+        text.push_str("not recorded: the journal ends before its decision\n\n");
+    }
+    match &found.changed {
+        Some(changed) => {
+            text.push_str("As it would be under the changed rules, before any host is asked:\n\n");
+            text.push_str(&explain(changed));
+            text.push_str("\nNext: the same without --explain lists every request that changes\n");
+        }
+        None => {
+            text.push_str("The first choice under the same rules, before any host is asked:\n\n");
+            text.push_str(&explain(&found.seam));
+            text.push_str("\nNext: --config FILE or --profile NAME shows what other rules would have chosen\n");
+        }
+    }
+    print(&text)
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::from("\n");
+    text.push_str(&choosers(&report.choosers));
+    text.push_str(&format!(
+        "\n{} tried again. States are those of the recorded rules; observed is what the next probe of the\n\
+         chosen path took.\n",
+        count(report.requests as usize, "request")
+    ));
+    text.push_str(&format!(
+        "\"as recorded\" has what hosts answered, with leases and quotes; the other lines are first choices, before\n\
+         any host is asked. {} of {} first choices are what was recorded.\n",
+        report.as_first_chosen, report.requests
+    ));
+    if report.not_tried > 0 {
+        let which = count(report.not_tried as usize, "request");
+        text.push_str(&format!("Not tried: {which} of which too little is known, as after a gap.\n"));
+    }
+    if report.choosers.iter().any(|row| row.chooser == Chooser::Changed) {
+        text.push_str(&changes(report));
+    }
+    text.push_str("Next: --explain REQUEST shows one request as it was and as it would be; --json has everything\n");
+    text
+}
+
+fn choosers(rows: &[Row]) -> String {
+    let head = [
+        "chooser",
+        "refused",
+        "differs",
+        "strict on\nhealthy %",
+        "strict on\ndegraded",
+        "tolerant on\ndegraded %",
+        "tolerant on\nhealthy",
+        "observed\np50 ms",
+        "observed\np99 ms",
+        "lost",
+    ];
+    numbers(head, rows.iter().map(|row| cells(row.chooser.to_string(), row)))
+}
+
+fn cells(name: String, row: &Row) -> [String; 10] {
+    let one = |number: Option<f64>| or_dash(number.map(|number| format!("{number:.1}")));
+    let two = |number: Option<f64>| or_dash(number.map(|number| format!("{number:.2}")));
+    [
+        name,
+        row.refused.to_string(),
+        row.differs.to_string(),
+        one(row.strict_on_healthy_pct),
+        row.strict_on_degraded.to_string(),
+        one(row.tolerant_on_degraded_pct),
+        row.tolerant_on_healthy.to_string(),
+        two(row.observed_p50_ms),
+        two(row.observed_p99_ms),
+        row.observed_lost.to_string(),
+    ]
+}
+
+/// What the changed rules change, by class and request by request.
+fn changes(report: &Report) -> String {
+    let mut text = String::from("\nBy class, under the recorded rules and the changed ones:\n\n");
+    let shown = |class: &&ClassRow| matches!(class.row.chooser, Chooser::Seam | Chooser::Changed);
+    let head = [
+        "class, chooser",
+        "refused",
+        "differs",
+        "strict on\nhealthy %",
+        "strict on\ndegraded",
+        "tolerant on\ndegraded %",
+        "tolerant on\nhealthy",
+        "observed\np50 ms",
+        "observed\np99 ms",
+        "lost",
+    ];
+    let rows = report.classes.iter().filter(shown);
+    text.push_str(&numbers(
+        head,
+        rows.map(|class| cells(format!("{}, {}", class.workload, class.row.chooser), &class.row)),
+    ));
+    let changed = report.changes.len() + report.changes_left_out as usize;
+    text.push_str(&format!(
+        "\n{} under the changed rules.\n",
+        match changed {
+            0 => "No first choice differs".to_owned(),
+            1 => "1 first choice differs".to_owned(),
+            many => format!("{many} first choices differ"),
+        }
+    ));
+    if let Some(first) = report.first_change {
+        text.push_str(&format!(
+            "The first at {}. After it the history itself would have been another one (load, probes,\n\
+             transfers): the {} that follow in the same life are estimates.\n\n",
+            utc(first),
+            count(report.estimates as usize, "request")
+        ));
+    }
+    for change in report.changes.iter().take(PRINTED_CHANGES) {
+        text.push_str(&line(change));
+    }
+    if changed > PRINTED_CHANGES {
+        text.push_str(&format!("… and {} more\n", changed - PRINTED_CHANGES));
+    }
+    text
+}
+
+fn line(change: &Change) -> String {
+    let name = |path: &Option<String>| path.clone().unwrap_or_else(|| "nothing".to_owned());
+    format!(
+        "{} {} ({}): {} instead of {}{}\n  {}\n",
+        utc(change.at),
+        change.request_id,
+        change.workload,
+        name(&change.to),
+        name(&change.from),
+        if change.estimate { ", estimated" } else { "" },
+        change.why
+    )
+}
