@@ -155,14 +155,14 @@ fn text(report: &Report) -> String {
 fn choosers(rows: &[Row]) -> String {
     let head = [
         "chooser",
-        "refused",
+        "not\nchosen",
         "differs",
         "strict on\nhealthy %",
-        "strict on\ndegraded",
+        "degraded",
         "tolerant on\ndegraded %",
-        "tolerant on\nhealthy",
+        "healthy",
         "observed\np50 ms",
-        "observed\np99 ms",
+        "p99 ms",
         "lost",
     ];
     numbers(head, rows.iter().map(|row| cells(row.chooser.to_string(), row)))
@@ -191,14 +191,14 @@ fn changes(report: &Report) -> String {
     let shown = |class: &&ClassRow| matches!(class.row.chooser, Chooser::Seam | Chooser::Changed);
     let head = [
         "class, chooser",
-        "refused",
+        "not\nchosen",
         "differs",
         "strict on\nhealthy %",
-        "strict on\ndegraded",
+        "degraded",
         "tolerant on\ndegraded %",
-        "tolerant on\nhealthy",
+        "healthy",
         "observed\np50 ms",
-        "observed\np99 ms",
+        "p99 ms",
         "lost",
     ];
     let rows = report.classes.iter().filter(shown);
