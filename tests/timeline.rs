@@ -299,7 +299,7 @@ fn what_cannot_be_drawn_is_refused_by_name_with_status_two_and_what_cannot_be_wr
         (&[journals, "--out", &svg, "--from", "2030-01-01T00:00:00Z"], 2, "found none, allowed at least one"),
         (&[journals, "--out", &svg, "--from", "2000", "--to", "1000"], 2, "from and to: found 1970-"),
         (&[&foreign, "--out", &svg], 2, "no journal: it begins with \"timestam\""),
-        (&[&empty, "--out", &svg], 2, "found no journal in this folder"),
+        (&[&empty, "--out", &svg], 2, "no journal in this folder"),
         (&[journals, "--out", &unwritable], 1, "No such file or directory"),
     ];
     for (args, status, words) in cases {
