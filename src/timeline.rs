@@ -31,6 +31,7 @@ mod time;
 pub use time::parse_time;
 
 use crate::journal::{Entry, Header};
+use crate::replay::journal::utc;
 use facts::Facts;
 
 /// Decisions and transfers kept at most; further ones are counted, and the picture says so.
@@ -168,7 +169,7 @@ impl Timeline {
         if let (Some(from), Some(to)) = (options.from_ms, options.to_ms)
             && from >= to
         {
-            return Err(TimelineError::Reversed { from: time::utc(from), to: time::utc(to) });
+            return Err(TimelineError::Reversed { from: utc(from), to: utc(to) });
         }
         let facts = Facts::new(&options);
         Ok(Self { options, facts })

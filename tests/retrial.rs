@@ -48,13 +48,7 @@ fn life(seed: u64) -> Vec<Entry> {
 
 fn turns<C: Taped>(mut core: C, inputs: &[(Now, C::Input)], entries: &mut Vec<Entry>) -> Vec<Turn> {
     entries.push(Entry::Snapshot(core.taped_snapshot()));
-    let turn = |(now, input): &(Now, C::Input)| {
-        let mut out = Vec::new();
-        core.step(*now, input.clone(), &mut out);
-        let said = out.iter().filter_map(C::said).collect();
-        Turn { now: *now, input: C::taped_input(input.clone()), said, digest: 0 }
-    };
-    inputs.iter().map(turn).collect()
+    inputs.iter().map(|(now, input)| Turn::take(&mut core, *now, input.clone())).collect()
 }
 
 fn first_decisions(entries: &[Entry]) -> Vec<&DecisionRecord> {
@@ -215,4 +209,38 @@ fn what_cannot_be_tried_is_refused_by_name() {
     let thresholds = Thresholds { drop_quarantine: 2.0, ..Thresholds::of(Profile::Mesh) };
     let error = refused(Settings { rules: Rules { thresholds: Some(thresholds), ..Rules::default() }, ..settings() });
     assert!(matches!(&error, RetrialError::Threshold(_)), "{error}");
+}
+
+#[test]
+fn a_request_that_is_asked_again_is_counted_once_and_the_first_change_is_the_earliest_of_all_lives() {
+    let (mut later, entries) = (life(2), life(2));
+    let question = |entry: &Entry| match entry {
+        Entry::Turn(turn) => matches!(turn.input, seam::journal::Input::Policy(seam::policy::Input::Route { .. })),
+        _ => false,
+    };
+    let Some(Entry::Turn(first)) = entries.iter().find(|entry| question(entry)) else { panic!("a question") };
+    let Some(Entry::Turn(last)) = entries.last() else { panic!("a turn") };
+    // Ten seconds on, long after its decision.
+    let mut again = first.clone();
+    again.now = Now { mono: last.now.mono.plus_ms(10_000), wall_ms: last.now.wall_ms + 10_000 };
+    again.said.clear();
+    let (whole, _) = tried(&entries, settings());
+    let (asked_again, _) = tried(&[entries.clone(), vec![Entry::Turn(again)]].concat(), settings());
+    assert_eq!((asked_again.requests, asked_again.not_decided), (whole.requests, 1));
+    assert_eq!(asked_again.choosers, whole.choosers);
+
+    // The same life, an hour later: it is read first.
+    for entry in &mut later {
+        if let Entry::Turn(turn) = entry {
+            turn.now.wall_ms += 3_600_000;
+        }
+    }
+    let mut retrial = Retrial::new(Settings { rules: blind(), ..settings() }).unwrap();
+    later.into_iter().for_each(|entry| retrial.entry(entry));
+    retrial.next_life();
+    entries.iter().cloned().for_each(|entry| retrial.entry(entry));
+    let (both, _) = retrial.finish();
+    let (one, _) = tried(&entries, Settings { rules: blind(), ..settings() });
+    assert_eq!(both.first_change, one.first_change);
+    assert_eq!(both.changes.len(), 2 * one.changes.len());
 }

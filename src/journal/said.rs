@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Input, Snapshot};
+use super::{Input, Part, Snapshot, Turn};
 use crate::codec;
-use crate::core::Core;
+use crate::core::{Core, Now};
 use crate::health::{self, HealthCore};
 use crate::ledger::{self, Ledger, Stage};
 use crate::mesh::{self, Member, MemberState, MeshCore, MeshEvent};
@@ -64,6 +64,9 @@ pub enum Said {
 
 /// A core whose tape can be kept.
 pub trait Taped: Core<Output: Serialize> {
+    /// Which one.
+    const PART: Part;
+
     /// Its snapshot as the journal has it.
     fn taped_snapshot(&self) -> Snapshot;
 
@@ -72,6 +75,21 @@ pub trait Taped: Core<Output: Serialize> {
 
     /// The output as the journal has it, if it matters.
     fn said(output: &Self::Output) -> Option<Said>;
+}
+
+impl Turn {
+    /// A turn of a core that was told `input` and said `outputs`. `scratch` is overwritten.
+    pub fn of<C: Taped>(now: Now, input: C::Input, outputs: &[C::Output], scratch: &mut Vec<u8>) -> Self {
+        let said = outputs.iter().filter_map(C::said).collect();
+        Self { now, input: C::taped_input(input), said, digest: digest(outputs, scratch) }
+    }
+
+    /// Has a core take a turn.
+    pub fn take<C: Taped>(core: &mut C, now: Now, input: C::Input) -> Self {
+        let mut outputs = Vec::new();
+        core.step(now, input.clone(), &mut outputs);
+        Self::of::<C>(now, input, &outputs, &mut Vec::new())
+    }
 }
 
 /// The first 64 bits of the BLAKE3 of all outputs of a turn, in order; 0 where there are none.
@@ -93,6 +111,8 @@ pub fn digest<O: Serialize>(outputs: &[O], scratch: &mut Vec<u8>) -> u64 {
 }
 
 impl Taped for HealthCore {
+    const PART: Part = Part::Health;
+
     fn taped_snapshot(&self) -> Snapshot {
         Snapshot::Health(Box::new(self.snapshot()))
     }
@@ -117,6 +137,8 @@ impl Taped for HealthCore {
 }
 
 impl Taped for Policy {
+    const PART: Part = Part::Policy;
+
     fn taped_snapshot(&self) -> Snapshot {
         Snapshot::Policy(Box::new(self.snapshot()))
     }
@@ -142,6 +164,8 @@ impl Taped for Policy {
 }
 
 impl Taped for Ledger {
+    const PART: Part = Part::Ledger;
+
     fn taped_snapshot(&self) -> Snapshot {
         Snapshot::Ledger(Box::new(self.snapshot()))
     }
@@ -165,6 +189,8 @@ impl Taped for Ledger {
 }
 
 impl Taped for MeshCore {
+    const PART: Part = Part::Mesh;
+
     fn taped_snapshot(&self) -> Snapshot {
         match self.has_run() {
             false => Snapshot::Mesh(Box::new(self.snapshot())),

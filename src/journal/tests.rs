@@ -30,13 +30,6 @@ fn sample(elapsed_ms: f64) -> health::Input {
     })
 }
 
-fn turn<C: Taped>(core: &mut C, now: Now, input: C::Input) -> Entry {
-    let mut out = Vec::new();
-    core.step(now, input.clone(), &mut out);
-    let said = out.iter().filter_map(C::said).collect();
-    Entry::Turn(Turn { now, input: C::taped_input(input), said, digest: digest(&out, &mut Vec::new()) })
-}
-
 /// A small journal: a snapshot, turns with and without outputs, a gap and the end.
 fn small() -> (Vec<u8>, Vec<String>) {
     let mut core = HealthCore::default();
@@ -44,7 +37,8 @@ fn small() -> (Vec<u8>, Vec<String>) {
     let mut entries = vec![Entry::Snapshot(core.taped_snapshot())];
     let inputs = [health::Input::PathUp(spec), sample(1.0), sample(90.0), health::Input::Tick];
     for (number, input) in inputs.into_iter().enumerate() {
-        entries.push(turn(&mut core, Now { mono: Mono(number as u64), wall_ms: 3 }, input));
+        let now = Now { mono: Mono(number as u64), wall_ms: 3 };
+        entries.push(Entry::Turn(Turn::take(&mut core, now, input)));
     }
     let now = Now::default();
     entries.push(Entry::Gap(Gap { part: Part::Policy, lost: 3, since: now, until: now }));

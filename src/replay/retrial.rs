@@ -104,6 +104,9 @@ pub struct Report {
     pub requests: u64,
     /// Requests of which too little was known: their node's tapes begin later, or are interrupted.
     pub not_tried: u64,
+    /// Requests of which no decision is recorded: asked again after one that was tried, or at the end of
+    /// the journal.
+    pub not_decided: u64,
     /// Of those tried, requests whose recorded decision chose what the recorded rules choose first.
     pub as_first_chosen: u64,
     /// Requests that were tried after a choice of the changed rules had differed in the same life: the
@@ -119,6 +122,8 @@ pub struct Report {
     pub changes: Vec<Change>,
     /// Changes beyond that.
     pub changes_left_out: u64,
+    /// Choices that are in no class's row, for there are too many classes.
+    pub classes_left_out: u64,
 }
 
 /// A history being tried again, life by life.
@@ -321,9 +326,13 @@ impl Retrial {
     /// A probe said how a path is: everyone who would have used it since its last probe learns that.
     fn observe(&mut self, path: &PathId, observed: Observed) {
         let at_ms = at_ms(self.began, self.book.now());
+        let told = self.book.observe(path, observed);
+        if !told.iter().any(|chooser| matches!(chooser, Chooser::Rival(_))) {
+            return;
+        }
         let name = path.to_string();
         let ideal_ms = self.ideals.get(&name).copied();
-        for chooser in self.book.observe(path, observed) {
+        for chooser in told {
             let Chooser::Rival(policy) = chooser else { continue };
             let rival = self.rivals.iter_mut().find(|(known, _)| *known == policy);
             if let (Some((_, rival)), Some(ideal_ms)) = (rival, ideal_ms) {

@@ -61,7 +61,7 @@ pub(super) fn draw(facts: &Facts, folded: &Folded<'_>, options: &Options, window
     svg += &sheet.body;
     svg += "</svg>\n";
     let (from_ms, to_ms, when) = (window.from, window.to, words::when(window));
-    let first_trouble = folded.first_trouble.map(super::time::utc);
+    let first_trouble = folded.first_trouble.map(crate::replay::journal::utc);
     let request = folded.first_trouble.and_then(|at| words::request_near(facts, at));
     let Counts { lanes, folded, crowded_out, decisions, refused, transfers, failed } = counts;
     let left_out = facts.left_out;

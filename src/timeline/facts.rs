@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::time::{Axis, LAST_MS, utc};
+use super::time::LAST_MS;
 use super::{MAX_CHANGES, MAX_EVENTS, Options, TimelineError};
 use crate::model::{Generation, LeaseId, NodeName, Outcome, PathId, PathState, RequestId, WorkloadName};
 use crate::policy::overrides::OverrideTarget;
+use crate::replay::journal::{Axis, utc};
 
 /// Leases whose path is remembered at most, for each life: the oldest is forgotten first.
 const MAX_LEASES: usize = 65_536;

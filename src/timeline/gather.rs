@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use super::MAX_CHANGES;
 use super::facts::{End, Ended, Facts, Lane, Leased, Life, room};
-use super::time::Axis;
 use crate::core::Now;
 use crate::health;
 use crate::journal::{Entry, Header, Input, Part, Said, Snapshot, Turn};
 use crate::mesh::MemberState;
 use crate::model::{NodeName, PathId, PathState};
 use crate::policy;
+use crate::replay::journal::Axis;
 pub(super) use events::STRICT_FROM;
 use events::words;
 
@@ -27,7 +27,7 @@ impl Facts {
             self.current = None;
             return;
         }
-        let axis = Axis::of(header.opened);
+        let axis = Axis::of(header);
         let opened = axis.at_ms(header.opened.mono);
         self.end_what_was_known(&header.node);
         self.lives.push(Life::new(header.node.clone(), header.generation, axis, opened));

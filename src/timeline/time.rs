@@ -1,9 +1,7 @@
-//! Time: read, written, and the clocks of a life.
-
-use std::time::{Duration, UNIX_EPOCH};
+//! Time: read, and written.
 
 use super::TimelineError;
-use crate::core::{Mono, Now};
+use crate::replay::journal::utc;
 use crate::replay::timestamp;
 
 /// The last millisecond of the year 9999, the last that has a date.
@@ -25,12 +23,6 @@ pub fn parse_time(text: &str) -> Result<u64, TimelineError> {
              2026-05-02T09:00:03.25Z or with an offset like +02:00, or milliseconds since 1970",
         }),
     }
-}
-
-/// A point in time as people and machines read it: `2027-01-15T08:00:00.000Z`.
-pub(super) fn utc(ms: u64) -> String {
-    let at = UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS));
-    humantime::format_rfc3339_millis(at).to_string()
 }
 
 /// The part of [`utc`] from one character to another.
@@ -56,39 +48,6 @@ pub(super) fn length(ms: u64) -> String {
     }
 }
 
-/// Where a life's monotonic clock stands on the axis: at the wall time at which its first segment was
-/// opened, and its own progress since.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
-    opened: Now,
-}
-
-impl Axis {
-    pub(super) fn of(opened: Now) -> Self {
-        Self { opened }
-    }
-
-    /// The millisecond that a point of the monotonic clock lies in.
-    pub(super) fn at_ms(&self, mono: Mono) -> u64 {
-        let opened = self.opened.wall_ms.min(LAST_MS);
-        let at = match mono.0.checked_sub(self.opened.mono.0) {
-            Some(after) => opened.saturating_add(after / 1_000_000),
-            None => opened.saturating_sub(self.opened.mono.0.saturating_sub(mono.0).div_ceil(1_000_000)),
-        };
-        at.min(LAST_MS)
-    }
-
-    /// A point of the monotonic clock that lies at this millisecond.
-    pub(super) fn mono(&self, at_ms: u64) -> Mono {
-        let ns = |ms: u64| ms.saturating_mul(1_000_000);
-        let opened = self.opened.wall_ms.min(LAST_MS);
-        match at_ms.checked_sub(opened) {
-            Some(after) => Mono(self.opened.mono.0.saturating_add(ns(after))),
-            None => Mono(self.opened.mono.0.saturating_sub(ns(opened.saturating_sub(at_ms)))),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,16 +59,6 @@ mod tests {
         let error = parse_time("noon").unwrap_err().to_string();
         assert!(error.starts_with("found \"noon\", allowed a date like 2026-"), "{error}");
         assert!(parse_time("1e300").is_err());
-    }
-
-    #[test]
-    fn no_clock_is_too_far_off_to_be_written() {
-        assert_eq!(utc(1_800_000_000_250), "2027-01-15T08:00:00.250Z");
-        assert_eq!(utc(u64::MAX), "9999-12-31T23:59:59.999Z");
-        let axis = Axis::of(Now { mono: Mono(5_000_000), wall_ms: u64::MAX });
-        assert_eq!(axis.at_ms(Mono(u64::MAX)), LAST_MS);
-        let axis = Axis::of(Now { mono: Mono(5_000_000), wall_ms: 100 });
-        assert_eq!([0, 5_000_000, 7_999_999].map(|ns| axis.at_ms(Mono(ns))), [95, 100, 102]);
     }
 
     #[test]

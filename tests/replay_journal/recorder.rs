@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use seam::core::{Core, Now};
 use seam::health::HealthCore;
-use seam::journal::{Entry, Header, Input, Part, Said, Snapshot, Taped, Turn, Writer, digest, segment_name};
+use seam::journal::{Entry, Header, Input, Part, Snapshot, Taped, Turn, Writer, segment_name};
 use seam::ledger::Ledger;
 use seam::mesh::{MeshCore, MeshSize};
 use seam::model::{Generation, NodeName};
@@ -41,19 +41,12 @@ impl Cores {
 
     pub(crate) fn turn(&mut self, now: Now, input: Input) -> Turn {
         match input {
-            Input::Health(input) => turn(&mut self.health, now, input),
-            Input::Policy(input) => turn(&mut self.policy, now, input),
-            Input::Ledger(input) => turn(&mut self.ledger, now, input),
-            Input::Mesh(input) => turn(&mut self.mesh, now, input),
+            Input::Health(input) => Turn::take(&mut self.health, now, input),
+            Input::Policy(input) => Turn::take(&mut self.policy, now, input),
+            Input::Ledger(input) => Turn::take(&mut self.ledger, now, input),
+            Input::Mesh(input) => Turn::take(&mut self.mesh, now, input),
         }
     }
-}
-
-fn turn<C: Taped>(core: &mut C, now: Now, input: C::Input) -> Turn {
-    let mut out = Vec::new();
-    core.step(now, input.clone(), &mut out);
-    let said: Vec<Said> = out.iter().filter_map(C::said).collect();
-    Turn { now, input: C::taped_input(input), said, digest: digest(&out, &mut Vec::new()) }
 }
 
 /// What a node begins with and is told from then on.

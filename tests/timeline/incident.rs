@@ -95,13 +95,7 @@ impl Incident {
 
 fn played<C: Taped>(mut core: C, inputs: &[(Now, C::Input)], entries: &mut Vec<Entry>) -> Vec<Turn> {
     entries.push(Entry::Snapshot(core.taped_snapshot()));
-    let turn = |(now, input): &(Now, C::Input)| {
-        let mut out = Vec::new();
-        core.step(*now, input.clone(), &mut out);
-        let said = out.iter().filter_map(C::said).collect();
-        Turn { now: *now, input: C::taped_input(input.clone()), said, digest: 0 }
-    };
-    inputs.iter().map(turn).collect()
+    inputs.iter().map(|(now, input)| Turn::take(&mut core, *now, input.clone())).collect()
 }
 
 /// Writes the journals of these nodes, one segment each, the folders made where there are none.

@@ -37,8 +37,8 @@ impl Lines {
         Self { node, generation, config, metrics, next: 0, open: None, unwritten: 0, outage }
     }
 
-    pub(super) fn decided(&mut self, record: &DecisionRecord) {
-        if self.open.is_none() && !self.outage.waits(Instant::now()) {
+    pub(super) fn decided(&mut self, record: &DecisionRecord, now: Instant) {
+        if self.open.is_none() && !self.outage.waits(now) {
             self.begin();
         }
         let Some(output) = &mut self.open else { return self.metrics.dropped(RECORDS) };
@@ -78,8 +78,8 @@ impl Lines {
     }
 
     /// Does what time asks for.
-    pub(super) fn tick(&mut self) {
-        if self.open.as_ref().is_none_or(|output| output.synced().elapsed() < SYNC_INTERVAL) {
+    pub(super) fn tick(&mut self, now: Instant) {
+        if self.open.as_ref().is_none_or(|output| now.saturating_duration_since(output.synced()) < SYNC_INTERVAL) {
             return;
         }
         self.sync();

@@ -9,7 +9,7 @@ use super::queue::{Message, Place, Resumed, Sender, Taken};
 use super::tape::Tape;
 use super::weight::Recorded;
 use crate::core::Now;
-use crate::journal::{Entry, Part, Turn, digest};
+use crate::journal::{Entry, Part, Turn};
 use crate::metrics::Metrics;
 
 /// Clones turns and sends them on.
@@ -103,7 +103,6 @@ impl<C: Recorded> Taken for Told<C> {
 
     fn entry(self: Box<Self>, scratch: &mut Vec<u8>) -> Entry {
         let Self { now, input, outputs } = *self;
-        let said = outputs.iter().filter_map(C::said).collect();
-        Entry::Turn(Turn { now, input: C::taped_input(input), said, digest: digest(&outputs, scratch) })
+        Entry::Turn(Turn::of::<C>(now, input, &outputs, scratch))
     }
 }

@@ -144,8 +144,7 @@ impl Segments {
     }
 
     /// Does what time asks for: forces to the disk, turns to the next segment, tries again.
-    pub(super) fn tick(&mut self) {
-        let now = Instant::now();
+    pub(super) fn tick(&mut self, now: Instant) {
         let Some(open) = &self.open else {
             if !self.outage.waits(now) {
                 self.begin();
@@ -153,7 +152,10 @@ impl Segments {
             return;
         };
         let output = open.writer.get_ref();
-        let (due, old) = (now - output.synced() >= self.config.fsync, now - output.opened() >= self.config.max_age);
+        let (due, old) = (
+            now.saturating_duration_since(output.synced()) >= self.config.fsync,
+            now.saturating_duration_since(output.opened()) >= self.config.max_age,
+        );
         if due {
             self.sync();
             let moved = |open: &&Open| !open.writer.get_ref().is_in_place();

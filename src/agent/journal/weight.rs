@@ -2,7 +2,7 @@
 //! what can be large.
 
 use crate::health::{self, HealthCore};
-use crate::journal::{Part, Taped};
+use crate::journal::Taped;
 use crate::ledger::{self, Ledger};
 use crate::mesh::{self, MeshCore, MeshEvent};
 use crate::model::{LeaseCallReply, LeaseReply, NodeRecord, PathsRecord};
@@ -22,9 +22,6 @@ const SETTINGS_BYTES: usize = 16 * 1024;
 
 /// A core whose turns the agent records.
 pub trait Recorded: Taped<Input: Send + 'static, Output: Send + 'static> + 'static {
-    /// Which one.
-    const PART: Part;
-
     /// Bytes of an input, its own size excluded.
     fn input_bytes(input: &Self::Input) -> usize;
 
@@ -49,8 +46,6 @@ fn paths_bytes(record: &PathsRecord) -> usize {
 }
 
 impl Recorded for HealthCore {
-    const PART: Part = Part::Health;
-
     fn input_bytes(input: &health::Input) -> usize {
         match input {
             health::Input::Configure(_) => SETTINGS_BYTES,
@@ -68,8 +63,6 @@ impl Recorded for HealthCore {
 }
 
 impl Recorded for Policy {
-    const PART: Part = Part::Policy;
-
     fn input_bytes(input: &policy::Input) -> usize {
         match input {
             policy::Input::Peer { record, .. } => node_bytes(record),
@@ -99,8 +92,6 @@ impl Recorded for Policy {
 }
 
 impl Recorded for Ledger {
-    const PART: Part = Part::Ledger;
-
     fn input_bytes(input: &ledger::Input) -> usize {
         match input {
             ledger::Input::Engine { word, .. } => word.adopted.as_ref().map_or(0, Vec::len) * PATH_BYTES,
@@ -126,8 +117,6 @@ impl Recorded for Ledger {
 }
 
 impl Recorded for MeshCore {
-    const PART: Part = Part::Mesh;
-
     fn input_bytes(input: &mesh::Input) -> usize {
         match input {
             mesh::Input::Packet { bytes, .. }

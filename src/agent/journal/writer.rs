@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::control::Control;
 use super::lines::Lines;
@@ -45,7 +45,7 @@ impl Writer {
         loop {
             // Read before the queue is: what was said before the wish is written when it is fulfilled.
             let wish = control.wish();
-            let (found, took) = self.round();
+            let (found, took) = self.round(Instant::now());
             if wish.due && !matches!(found, Found::Something) {
                 self.sync();
                 control.flushed(wish.flush);
@@ -76,22 +76,22 @@ impl Writer {
     /// Takes the first that waits, if the first segment can be begun.
     #[cfg(test)]
     pub(super) fn take_one(&mut self) {
-        self.segments.iter_mut().for_each(Segments::tick);
+        self.segments.iter_mut().for_each(|segments| segments.tick(Instant::now()));
         let waiting = self.queue.next().ok().unwrap();
-        self.take(waiting.message);
+        self.take(waiting.message, Instant::now());
     }
 
     /// Takes what waits, at most as much as the queue holds, and does what time asks for. Says, too,
     /// whether anything was taken.
-    pub(super) fn round(&mut self) -> (Found, bool) {
+    pub(super) fn round(&mut self, now: Instant) -> (Found, bool) {
         // First, so that a first segment is there for what is taken.
-        self.segments.iter_mut().for_each(Segments::tick);
-        self.lines.iter_mut().for_each(Lines::tick);
+        self.segments.iter_mut().for_each(|segments| segments.tick(now));
+        self.lines.iter_mut().for_each(|lines| lines.tick(now));
         let (mut found, mut took) = (Found::Something, false);
         for _ in 0..MAX_ENTRIES {
             match self.queue.next() {
                 Ok(waiting) => {
-                    self.take(waiting.message);
+                    self.take(waiting.message, now);
                     took = true;
                 }
                 Err(TryRecvError::Empty) => {
@@ -109,9 +109,9 @@ impl Writer {
         (found, took)
     }
 
-    fn take(&mut self, message: Message) {
+    fn take(&mut self, message: Message, now: Instant) {
         if let Message::Decision(record) = message {
-            return self.lines.iter_mut().for_each(|lines| lines.decided(&record));
+            return self.lines.iter_mut().for_each(|lines| lines.decided(&record, now));
         }
         let Some(segments) = &mut self.segments else { return };
         match message {

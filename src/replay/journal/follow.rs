@@ -13,7 +13,7 @@ use super::report::CoreReport;
 use crate::codec;
 use crate::core::{Core, Mono};
 use crate::health::HealthCore;
-use crate::journal::{Input, MAX_ENTRY, Part, Said, Snapshot, Taped, Turn, digest};
+use crate::journal::{Input, MAX_ENTRY, Said, Snapshot, Taped, Turn, digest};
 use crate::ledger::Ledger;
 use crate::mesh::MeshCore;
 use crate::model::coded;
@@ -52,8 +52,6 @@ pub fn in_step() -> bool {
 
 /// A core that can be made from a journal and told what stands there.
 pub(super) trait Played: Taped {
-    const PART: Part;
-
     /// None where the snapshot is not enough, or another core's.
     fn restored(snapshot: Snapshot) -> Option<Self>;
 
@@ -203,8 +201,6 @@ fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 impl Played for HealthCore {
-    const PART: Part = Part::Health;
-
     fn restored(snapshot: Snapshot) -> Option<Self> {
         let Snapshot::Health(snapshot) = snapshot else { return None };
         Some(Self::restore(*snapshot))
@@ -217,8 +213,6 @@ impl Played for HealthCore {
 }
 
 impl Played for Policy {
-    const PART: Part = Part::Policy;
-
     fn restored(snapshot: Snapshot) -> Option<Self> {
         let Snapshot::Policy(snapshot) = snapshot else { return None };
         Some(Self::restore(*snapshot))
@@ -231,8 +225,6 @@ impl Played for Policy {
 }
 
 impl Played for Ledger {
-    const PART: Part = Part::Ledger;
-
     fn restored(snapshot: Snapshot) -> Option<Self> {
         let Snapshot::Ledger(snapshot) = snapshot else { return None };
         Some(Self::restore(*snapshot))
@@ -245,8 +237,6 @@ impl Played for Ledger {
 }
 
 impl Played for MeshCore {
-    const PART: Part = Part::Mesh;
-
     fn restored(snapshot: Snapshot) -> Option<Self> {
         let Snapshot::Mesh(snapshot) = snapshot else { return None };
         Some(Self::restore(*snapshot))

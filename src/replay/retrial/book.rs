@@ -88,7 +88,7 @@ pub(super) struct Book {
     first: u64,
     numbers: BTreeMap<RequestId, u64>,
     /// Who waits for the next probe of a path.
-    on_path: BTreeMap<PathId, Vec<u64>>,
+    on_path: BTreeMap<PathId, VecDeque<u64>>,
 }
 
 impl Book {
@@ -112,7 +112,7 @@ impl Book {
         paths.sort_unstable();
         paths.dedup();
         for path in paths {
-            self.on_path.entry(path.clone()).or_default().push(number);
+            self.on_path.entry(path.clone()).or_default().push_back(number);
         }
         self.numbers.insert(tried.request_id.clone(), number);
         self.waiting.push_back(Closed { tried, recorded: Vec::new(), observed: Vec::new() });
@@ -125,8 +125,8 @@ impl Book {
             let path = record.chosen.as_ref().and_then(|chosen| chosen.path.as_ref());
             if let (true, Some(path), Some(number)) = (waiting.recorded.is_empty(), path, number) {
                 let on_path = self.on_path.entry(path.clone()).or_default();
-                if on_path.last() != Some(&number) && !waiting.has_seen(path) && !on_path.contains(&number) {
-                    on_path.push(number);
+                if let (false, Err(place)) = (waiting.observed(path).is_some(), on_path.binary_search(&number)) {
+                    on_path.insert(place, number);
                 }
             }
             waiting.recorded.push(record);
@@ -156,18 +156,28 @@ impl Book {
         let closed = self.waiting.pop_front()?;
         self.numbers.remove(&closed.tried.request_id);
         self.first += 1;
-        if self.waiting.is_empty() {
-            self.on_path.clear();
-        }
+        self.forget_paths(&closed);
         Some(closed)
     }
 }
 
-impl Closed {
-    fn has_seen(&self, path: &PathId) -> bool {
-        self.observed.iter().any(|(seen, _)| seen == path)
+impl Book {
+    /// Nobody waits any more for what a path shows on behalf of this request or of earlier ones.
+    fn forget_paths(&mut self, closed: &Closed) {
+        let chosen = closed.recorded.first().and_then(|record| record.chosen.as_ref()?.path.as_ref());
+        for path in closed.tried.choices.iter().filter_map(|(_, path)| path.as_ref()).chain(chosen) {
+            let Some(on_path) = self.on_path.get_mut(path) else { continue };
+            while on_path.front().is_some_and(|number| *number < self.first) {
+                on_path.pop_front();
+            }
+            if on_path.is_empty() {
+                self.on_path.remove(path);
+            }
+        }
     }
+}
 
+impl Closed {
     pub(super) fn observed(&self, path: &PathId) -> Option<Observed> {
         self.observed.iter().find(|(seen, _)| seen == path).map(|(_, observed)| *observed)
     }
@@ -179,5 +189,74 @@ impl Closed {
             seam: Arc::clone(&self.tried.seam),
             changed: self.tried.changed.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Mono;
+    use crate::model::{Profile, builtin_workloads};
+    use crate::policy::decide::{Terms, decide};
+    use crate::policy::record::Context;
+
+    fn record(chosen: Option<&PathId>) -> Arc<DecisionRecord> {
+        let workload = Arc::new(builtin_workloads().remove(0));
+        let thresholds = crate::health::Thresholds::of(Profile::Mesh);
+        let decision = decide(&Terms::new(Profile::Mesh, &thresholds, &workload), &[]);
+        let context = Context::offline("p0.1.1".parse().unwrap(), workload, Profile::Mesh);
+        let mut record = DecisionRecord::new(context, &[], &decision);
+        record.chosen = chosen.map(|path| crate::policy::record::Chosen {
+            pool: "pool".parse().unwrap(),
+            node: Some(path.destination.clone()),
+            path: Some(path.clone()),
+        });
+        Arc::new(record)
+    }
+
+    fn at(ms: u64) -> Now {
+        Now { mono: Mono(ms * 1_000_000), wall_ms: ms }
+    }
+
+    fn ask(book: &mut Book, ms: u64, choices: &[&PathId]) -> RequestId {
+        let request_id: RequestId = format!("r{ms}").parse().unwrap();
+        let choices = choices.iter().map(|path| (Chooser::Seam, Some((*path).clone()))).collect();
+        book.add(Tried { at: at(ms), request_id: request_id.clone(), seam: record(None), changed: None, choices });
+        request_id
+    }
+
+    #[test]
+    fn a_path_that_is_never_probed_keeps_nobody_beyond_the_wait() {
+        let path: PathId = "p0>d0/r0/quic".parse().unwrap();
+        let mut book = Book::default();
+        for ms in 0..20_000 {
+            ask(&mut book, ms, &[&path]);
+            while book.close(Some(at(ms))).is_some() {}
+            assert!(book.waiting.len() as u64 <= WAIT_MS && book.on_path[&path].len() as u64 <= WAIT_MS);
+        }
+        while book.close(None).is_some() {}
+        assert!(book.on_path.is_empty() && book.numbers.is_empty());
+    }
+
+    #[test]
+    fn the_next_probe_of_a_path_tells_each_request_once_also_one_whose_recorded_choice_came_late() {
+        let (own, recorded): (PathId, PathId) = ("p0>d0/r0/quic".parse().unwrap(), "p0>d1/r0/quic".parse().unwrap());
+        let mut book = Book::default();
+        let ids: Vec<RequestId> = (0..3).map(|ms| ask(&mut book, ms, &[&own])).collect();
+        // Decided in another order than asked.
+        for id in [&ids[2], &ids[0], &ids[0]] {
+            let mut record = (*record(Some(&recorded))).clone();
+            record.request_id = Some(id.clone());
+            book.decided(Arc::new(record));
+        }
+        assert_eq!(book.on_path[&recorded], [0, 2]);
+        assert_eq!(book.observe(&recorded, Observed::Took(2.0)), [], "no chooser chose it");
+        assert_eq!(book.observe(&own, Observed::Lost), [Chooser::Seam; 3]);
+        assert_eq!(book.observe(&own, Observed::Took(1.0)), []);
+        let closed: Vec<Closed> = std::iter::from_fn(|| book.close(None)).collect();
+        let seen =
+            closed.iter().map(|closed| (closed.recorded.len(), closed.observed(&recorded), closed.observed(&own)));
+        let expected = [(2, Some(Observed::Took(2.0))), (0, None), (1, Some(Observed::Took(2.0)))];
+        assert!(seen.eq(expected.map(|(decided, then)| (decided, then, Some(Observed::Lost)))));
     }
 }

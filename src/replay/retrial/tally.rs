@@ -68,7 +68,12 @@ pub(super) struct Tallies {
     diverged: bool,
     changes: Vec<Change>,
     changes_left_out: u64,
+    classes_left_out: u64,
+    not_decided: u64,
 }
+
+/// Rows by class and chooser at most.
+const MAX_CLASS_ROWS: usize = 16_384;
 
 impl Tallies {
     pub(super) fn next_life(&mut self) {
@@ -76,6 +81,10 @@ impl Tallies {
     }
 
     pub(super) fn count(&mut self, closed: &Closed) {
+        if closed.recorded.is_empty() {
+            self.not_decided += 1;
+            return;
+        }
         let tried = &closed.tried;
         let seam = chosen_path(&tried.seam);
         let recorded = closed.recorded.first().map(|record| chosen_path(record));
@@ -85,7 +94,8 @@ impl Tallies {
         if let Some(changed) = &tried.changed
             && chosen_path(changed) != seam
         {
-            self.first_change.get_or_insert(tried.at.wall_ms);
+            // Lives come one after the other, and overlap in time.
+            self.first_change = Some(self.first_change.map_or(tried.at.wall_ms, |first| first.min(tried.at.wall_ms)));
             match self.changes.len() < MAX_CHANGES {
                 true => self.changes.push(change(closed, changed, self.diverged)),
                 false => self.changes_left_out += 1,
@@ -96,8 +106,11 @@ impl Tallies {
         let recorded = recorded.as_ref().map(|path| (Chooser::Recorded, path));
         for (chooser, path) in recorded.into_iter().chain(choices) {
             let class = (tried.seam.workload.name.clone(), chooser);
-            for tally in [self.rows.entry(chooser).or_default(), self.classes.entry(class).or_default()] {
-                tally.count(closed, path.as_ref(), *path != seam);
+            self.rows.entry(chooser).or_default().count(closed, path.as_ref(), *path != seam);
+            if self.classes.len() < MAX_CLASS_ROWS || self.classes.contains_key(&class) {
+                self.classes.entry(class).or_default().count(closed, path.as_ref(), *path != seam);
+            } else {
+                self.classes_left_out += 1;
             }
         }
     }
@@ -117,6 +130,8 @@ impl Tallies {
             classes: self.classes.into_iter().map(row).collect(),
             changes: self.changes,
             changes_left_out: self.changes_left_out,
+            classes_left_out: self.classes_left_out,
+            not_decided: self.not_decided,
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::model::RequestId;
+use crate::replay::journal::utc;
 use crate::timeline::facts::{Decision, Ended, Facts, Window};
 use crate::timeline::fold::{Folded, Group, Shown};
-use crate::timeline::time::{clock, length, utc};
+use crate::timeline::time::{clock, length};
 use crate::timeline::{MAX_CHANGES, MAX_EVENTS};
 
 /// Nodes named in the title at most.

@@ -137,10 +137,7 @@ fn life() -> Vec<Entry> {
 }
 
 fn turn<C: Taped>(core: &mut C, now: Now, input: C::Input) -> Entry {
-    let mut out = Vec::new();
-    core.step(now, input.clone(), &mut out);
-    let said = out.iter().filter_map(C::said).collect();
-    Entry::Turn(Turn { now, input: C::taped_input(input), said, digest: digest(&out, &mut Vec::new()) })
+    Entry::Turn(Turn::take(core, now, input))
 }
 
 fn header() -> Header {

@@ -38,12 +38,12 @@ fn files(dir: &Path) -> Vec<String> {
 fn each_decision_is_one_line_in_the_form_of_the_api_without_a_journal() {
     let dir = TempDir::new().unwrap();
     let (journal, mut writer, _) = assembled(dir.path(), 1 << 20, 1 << 30);
-    writer.round();
+    writer.round(Instant::now());
     assert!(files(dir.path()).is_empty(), "no file before the first decision");
     assert!(journal.tape::<HealthCore>().is_none());
     let records = [record(1), record(2), record(3)];
     records.iter().for_each(|record| journal.decided(record));
-    writer.round();
+    writer.round(Instant::now());
     assert_eq!(files(dir.path()), ["decisions-p0-7-000000.jsonl"]);
     let text = std::fs::read_to_string(dir.path().join("decisions-p0-7-000000.jsonl")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -62,10 +62,10 @@ fn a_full_file_is_followed_by_the_next_and_the_oldest_go() {
     let of_one_file = (64_u64 << 10).div_ceil(line);
     for _ in 0..of_one_file * 3 {
         journal.decided(&record);
-        writer.round();
+        writer.round(Instant::now());
     }
     journal.decided(&record);
-    writer.round();
+    writer.round(Instant::now());
     let names = files(dir.path());
     let left = ["decisions-p0-7-000003.jsonl", "decisions-p1-6-000000.jsonl"];
     assert!(left.iter().all(|name| names.contains(&(*name).to_owned())), "{names:?}");
@@ -83,15 +83,12 @@ fn a_folder_that_cannot_be_written_loses_lines_and_counts_them() {
     std::fs::write(&dir, "no folder").unwrap();
     journal.decided(&record(1));
     journal.decided(&record(2));
-    writer.round();
+    writer.round(Instant::now());
     assert_eq!(counted(&metrics, "seam_queue_dropped_total{queue=\"records\"}"), 2);
     std::fs::remove_file(&dir).unwrap();
-    let start = std::time::Instant::now();
-    while !dir.is_dir() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it is tried again");
-        journal.decided(&record(3));
-        writer.round();
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    // It is tried again.
+    journal.decided(&record(3));
+    writer.round(Instant::now() + Duration::from_secs(60));
+    assert!(dir.is_dir());
     assert_eq!(files(&dir), ["decisions-p0-7-000000.jsonl"]);
 }

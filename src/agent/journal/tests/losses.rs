@@ -35,10 +35,10 @@ fn a_full_queue_loses_turns_counts_them_and_goes_on_with_a_gap_and_a_snapshot() 
         life.turn(Input::Tick);
     }
     assert_eq!(life.counted(LOST), lost);
-    life.writer.round();
+    life.writer.round(Instant::now());
     life.turn(Input::Tick);
     life.turn(Input::Tick);
-    life.writer.round();
+    life.writer.round(Instant::now());
     let segments = life.entries();
     let until = fit + lost + 1;
     let gap = format!("gap of {lost} from {} to {until}", fit + 1);
@@ -62,7 +62,7 @@ fn whoever_lost_turns_goes_on_only_when_half_of_the_queue_is_free() {
     life.writer.take_one();
     life.turn(Input::Tick);
     assert_eq!(life.counted(LOST), before);
-    life.writer.round();
+    life.writer.round(Instant::now());
     assert_eq!(life.counted(GAPS), 1);
 }
 
@@ -112,8 +112,8 @@ fn a_turn_that_panics_is_told_even_when_the_queue_is_full() {
         }));
         assert!(panicked.is_err());
         // One look at the queue takes as much as fits it, and this is more.
-        life.writer.round();
-        life.writer.round();
+        life.writer.round(Instant::now());
+        life.writer.round(Instant::now());
         let last = format!("panicked at {before}");
         assert_eq!(shape(&life.entries()[0]), ["snapshot", "turns", &last], "full: {full}");
     }

@@ -5,7 +5,7 @@ fn a_full_segment_is_followed_by_the_next_which_begins_with_a_snapshot_and_the_t
     let mut life = Life::new(|config| config.segment_size = 64 << 10);
     for _ in 0..20 {
         life.samples(200);
-        life.writer.round();
+        life.writer.round(Instant::now());
     }
     let turns = life.turns;
     let (dir, metrics) = life.close();
@@ -28,7 +28,7 @@ fn an_old_segment_is_followed_by_the_next() {
     let mut life = Life::new(|config| config.max_age = Duration::ZERO);
     for expected in 1..4 {
         life.turn(Input::Tick);
-        life.writer.round();
+        life.writer.round(Instant::now());
         assert_eq!(life.entries().len(), expected);
     }
 }
@@ -48,7 +48,7 @@ fn the_oldest_segments_of_this_node_go_and_those_of_others_stay() {
     let mut life = Life::of(dir, GENERATION, |config| (config.segment_size, config.retain) = (size, 4 * size));
     for _ in 0..40 {
         life.samples(200);
-        life.writer.round();
+        life.writer.round(Instant::now());
         let own: Vec<_> = list(&life.folder()).unwrap().into_iter().filter(|found| found.node == node()).collect();
         let bytes: u64 = own.iter().map(|segment| segment.path.metadata().unwrap().len()).sum();
         // A turn and a snapshot may go over the edge.
@@ -69,11 +69,11 @@ fn a_segment_that_snapshots_fill_grows_until_its_turns_are_as_large() {
     for number in 0..800 {
         life.turn(Input::PathUp(PathSpec { id: format!("p0>d{number}/r0/quic").parse().unwrap(), ..spec() }));
     }
-    life.writer.round();
+    life.writer.round(Instant::now());
     let before = life.entries().len();
     for _ in 0..50 {
         life.turn(Input::Tick);
-        life.writer.round();
+        life.writer.round(Instant::now());
     }
     // Each segment begins with a snapshot of more than the size of a segment.
     assert!(life.entries().len() <= before + 1, "{} from {before}", life.entries().len());

@@ -14,7 +14,7 @@ fn prepared(dir: &Path) -> Result<Option<Prepared>, FolderError> {
 fn left_behind() -> (TempDir, PathBuf, PathBuf) {
     let mut life = Life::new(|_| {});
     life.samples(5);
-    life.writer.round();
+    life.writer.round(Instant::now());
     let (folder, path) = (life.folder(), list(&life.folder()).unwrap().remove(0).path);
     let Life { dir, .. } = life;
     (dir, folder, path)

@@ -145,6 +145,10 @@ fn text(report: &Report) -> String {
         let which = count(report.not_tried as usize, "request");
         text.push_str(&format!("Not tried: {which} of which too little is known, as after a gap.\n"));
     }
+    if report.not_decided > 0 {
+        let which = count(report.not_decided as usize, "request");
+        text.push_str(&format!("Not counted: {which} of which no decision is recorded.\n"));
+    }
     if report.choosers.iter().any(|row| row.chooser == Chooser::Changed) {
         text.push_str(&changes(report));
     }
@@ -153,8 +157,12 @@ fn text(report: &Report) -> String {
 }
 
 fn choosers(rows: &[Row]) -> String {
-    let head = [
-        "chooser",
+    numbers(head("chooser"), rows.iter().map(|row| cells(row.chooser.to_string(), row)))
+}
+
+fn head(first: &'static str) -> [&'static str; 10] {
+    [
+        first,
         "not\nchosen",
         "differs",
         "strict on\nhealthy %",
@@ -164,8 +172,7 @@ fn choosers(rows: &[Row]) -> String {
         "observed\np50 ms",
         "p99 ms",
         "lost",
-    ];
-    numbers(head, rows.iter().map(|row| cells(row.chooser.to_string(), row)))
+    ]
 }
 
 fn cells(name: String, row: &Row) -> [String; 10] {
@@ -189,21 +196,9 @@ fn cells(name: String, row: &Row) -> [String; 10] {
 fn changes(report: &Report) -> String {
     let mut text = String::from("\nBy class, under the recorded rules and the changed ones:\n\n");
     let shown = |class: &&ClassRow| matches!(class.row.chooser, Chooser::Seam | Chooser::Changed);
-    let head = [
-        "class, chooser",
-        "not\nchosen",
-        "differs",
-        "strict on\nhealthy %",
-        "degraded",
-        "tolerant on\ndegraded %",
-        "healthy",
-        "observed\np50 ms",
-        "p99 ms",
-        "lost",
-    ];
     let rows = report.classes.iter().filter(shown);
     text.push_str(&numbers(
-        head,
+        head("class, chooser"),
         rows.map(|class| cells(format!("{}, {}", class.workload, class.row.chooser), &class.row)),
     ));
     let changed = report.changes.len() + report.changes_left_out as usize;
