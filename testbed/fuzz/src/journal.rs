@@ -6,7 +6,7 @@ use std::sync::Once;
 use seam::codec;
 use seam::core::{Mono, Now};
 use seam::health::{self, HealthCore, Sample, SampleKind, SampleOutcome};
-use seam::journal::{Entry, Gap, Header, Input, MAX_ENTRY, Part, Snapshot, Taped, Turn, Writer, digest};
+use seam::journal::{Entry, Gap, Header, Input, MAX_ENTRY, Part, Snapshot, Taped, Turn, Writer};
 use seam::ledger::{self, Ledger};
 use seam::mesh::{self, MeshCore, MeshSize};
 use seam::model::{NodeName, PathSpec, Profile, builtin_workloads};
