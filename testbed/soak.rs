@@ -46,8 +46,12 @@ const REMEMBERED: u64 = 65_536;
 const REMEMBERED_FOR_S: u64 = 600;
 /// What a remembered request, its record included, may cost.
 const REQUEST_BYTES: u64 = 2_560;
-/// What may come and go: buffers of connections, pages that the allocator keeps.
-const SLACK_BYTES: u64 = 4 << 20;
+/// The largest request.
+const LARGEST_BYTES: u64 = 300_000;
+/// What may come, and stay with the allocator. Every caller's bytes can be in receive buffers at
+/// once, which take up to half more than is in them, and what a buffer had before it grew is not
+/// always given back: three times those bytes. The rest is for everything else that comes and goes.
+const SLACK_BYTES: u64 = 2 * CALLERS as u64 * LARGEST_BYTES * 3 + (3 << 20);
 const SLACK_DESCRIPTORS: u64 = 12;
 
 /// What became of the requests.
@@ -141,7 +145,7 @@ async fn call(host: &Process, apis: &[(&str, String); 2], tally: &Tally, end: In
     while Instant::now() < end {
         sleep(PAUSE).await;
         let number = count(&tally.requests);
-        let kv_bytes = 1 + number * 7_919 % 300_000;
+        let kv_bytes = 1 + number * 7_919 % LARGEST_BYTES;
         let routed = client.post::<DecisionRecord>("/v1/route", &request("batch", kv_bytes)).await;
         let Some(lease) = routed.ok().and_then(|record| Some((record.lease?.id, record.request_id?))) else {
             count(&tally.refused);
