@@ -29,7 +29,7 @@ mod watch;
 use std::path::PathBuf;
 
 use crate::client::ClientError;
-use crate::trace::{KvModel, TraceError};
+use crate::trace::{KvModel, SPEEDUP, TraceError};
 
 pub use progress::Progress;
 pub use report::{
@@ -88,7 +88,7 @@ impl Options {
         count("--prefill", self.prefill, 8)?;
         count("--decode", self.decode, 16)?;
         count("--requests", self.requests, 100_000)?;
-        if (0.1..=10_000.0).contains(&self.speedup) {
+        if SPEEDUP.contains(&self.speedup) {
             return Ok(());
         }
         let (found, allowed) = (self.speedup.to_string(), "0.1 to 10000".to_owned());

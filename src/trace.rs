@@ -2,13 +2,16 @@
 //!
 //! [`TraceReader`] reads a Mooncake JSONL, Azure CSV or ServeGen CSV trace, plain or gzip, told
 //! apart by content; [`Builtin`] is a seeded stream for when there is none; [`KvModel`] turns
-//! tokens into KV bytes. Readers stream: they hold one line at a time, and a line is bounded.
+//! tokens into KV bytes, [`Mix`] draws classes, and [`Traffic`] makes requests for a router of both.
+//! Readers stream: they hold one line at a time, and a line is bounded.
 
 mod builtin;
 mod lines;
+mod mix;
 mod models;
 mod mooncake;
 mod table;
+mod traffic;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -19,7 +22,9 @@ use flate2::bufread::MultiGzDecoder;
 pub use builtin::Builtin;
 pub(crate) use lines::Lines;
 pub use lines::MAX_LINE_BYTES;
+pub use mix::{MAX_CLASSES, MAX_SHARE, Mix, MixError};
 pub use models::{KvModel, UnknownModel};
+pub use traffic::{Arrival, KV_SCALE, SPEEDUP, Traffic};
 
 /// Tokens of one request at most, input or output.
 pub const MAX_TOKENS: u64 = 16 * 1024 * 1024;

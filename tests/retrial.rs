@@ -8,9 +8,10 @@ use seam::journal::{Entry, Gap, Part, Said, Taped, Turn};
 use seam::model::{Profile, RequestId};
 use seam::policy::Policy;
 use seam::policy::record::DecisionRecord;
-use seam::replay::retrial::{Chooser, ClassRow, Explained, Report, Retrial, RetrialError, Rules, Settings};
+use seam::replay::retrial::{Chooser, ClassRow, Explained, Import, Report, Retrial, RetrialError, Rules, Settings};
 use seam::rivals::{Choosable, Policy as Rival};
 use seam::sim::{Action, Arrivals, Fault, World};
+use seam::trace::Traffic;
 
 const SECOND: u64 = 1_000;
 
@@ -65,13 +66,13 @@ fn first_decisions(entries: &[Entry]) -> Vec<&DecisionRecord> {
 
 fn settings() -> Settings {
     let (rules, policies) = (Rules::default(), Vec::new());
-    Settings { rules, policies, rivals_see: Choosable::AdmissibleOnly, seed: 1, explain: None }
+    Settings { rules, policies, rivals_see: Choosable::AdmissibleOnly, seed: 1, explain: None, import: None }
 }
 
 fn tried(entries: &[Entry], settings: Settings) -> (Report, Vec<Explained>) {
     let mut retrial = Retrial::new(settings).unwrap();
     entries.iter().cloned().for_each(|entry| retrial.entry(entry));
-    retrial.finish()
+    retrial.finish().unwrap()
 }
 
 /// Rules by which latency and jitter hardly count.
@@ -239,8 +240,108 @@ fn a_request_that_is_asked_again_is_counted_once_and_the_first_change_is_the_ear
     later.into_iter().for_each(|entry| retrial.entry(entry));
     retrial.next_life();
     entries.iter().cloned().for_each(|entry| retrial.entry(entry));
-    let (both, _) = retrial.finish();
+    let (both, _) = retrial.finish().unwrap();
     let (one, _) = tried(&entries, Settings { rules: blind(), ..settings() });
     assert_eq!(both.first_change, one.first_change);
     assert_eq!(both.changes.len(), 2 * one.changes.len());
+}
+
+fn import(dir: &tempfile::TempDir, trace: &str, traffic: Traffic) -> Settings {
+    let path = dir.path().join("trace.jsonl");
+    std::fs::write(&path, trace).unwrap();
+    Settings { import: Some(Import { trace: path, traffic }), ..settings() }
+}
+
+/// Requests of 100 tokens, 50 ms apart.
+fn trace(requests: u64) -> String {
+    let line =
+        |number: u64| format!("{{\"timestamp\": {}, \"input_length\": 100, \"output_length\": 1}}\n", number * 50);
+    (0..requests).map(line).collect()
+}
+
+#[test]
+fn the_requests_of_a_trace_meet_the_recorded_paths() {
+    let (entries, dir) = (life(5), tempfile::tempdir().unwrap());
+    let policies = vec![Rival::RoundRobin];
+    let settings = Settings {
+        policies: policies.clone(),
+        rivals_see: Choosable::UpAndNotFull,
+        ..import(&dir, &trace(200), Traffic::default())
+    };
+    let (report, _) = tried(&entries, settings);
+    let imported = report.imported.clone().unwrap();
+    assert_eq!((imported.lives, imported.cut_short, imported.refused), (1, 0, 0));
+    assert_eq!((report.requests, report.not_tried, report.not_decided), (200, 0, 0));
+    let choosers: Vec<_> = report.choosers.iter().map(|row| (row.chooser, row.requests)).collect();
+    assert_eq!(choosers, [(Chooser::Seam, 200), (Chooser::Rival(Rival::RoundRobin), 200)], "nothing was recorded");
+    // The gray path is one of three, and gray while half of the requests come.
+    let (seam, rotating) = (&report.choosers[0], &report.choosers[1]);
+    assert_eq!(seam.strict_on_degraded, 0, "{seam:?}");
+    assert!(seam.refused < 20, "only until the paths have been probed often enough: {seam:?}");
+    assert!(rotating.strict_on_degraded > 5, "{rotating:?}");
+    assert!(seam.not_observed * 20 < seam.requests, "{seam:?}");
+
+    // At another pace the same requests meet other weather: none comes while the path is gray.
+    let fast = Traffic { speedup: 100.0, ..Traffic::default() };
+    let settings = Settings { policies, rivals_see: Choosable::UpAndNotFull, ..import(&dir, &trace(200), fast) };
+    assert_eq!(tried(&entries, settings).0.choosers[1].strict_on_degraded, 0);
+}
+
+#[test]
+fn a_trace_that_outlasts_a_life_is_cut_and_each_life_is_asked_from_its_first_request_on() {
+    let (entries, dir) = (life(6), tempfile::tempdir().unwrap());
+    let settings = import(&dir, &trace(10_000), Traffic { mix: "batch=1".parse().unwrap(), ..Traffic::default() });
+    let (one, _) = tried(&entries, settings.clone());
+    // Twenty seconds, less what it takes until a path is known, at 20 a second.
+    assert!((300..=401).contains(&one.requests), "{}", one.requests);
+    assert_eq!(one.imported.clone().map(|imported| (imported.lives, imported.cut_short)), Some((1, 1)));
+    assert_eq!(one.classes.iter().map(|class| class.workload.as_str()).collect::<Vec<_>>(), ["batch"]);
+
+    let mut retrial = Retrial::new(settings).unwrap();
+    entries.iter().cloned().for_each(|entry| retrial.entry(entry));
+    retrial.next_life();
+    entries.iter().cloned().for_each(|entry| retrial.entry(entry));
+    let (both, _) = retrial.finish().unwrap();
+    assert_eq!(both.requests, 2 * one.requests);
+    assert_eq!(both.imported.map(|imported| (imported.lives, imported.cut_short)), Some((2, 2)));
+}
+
+#[test]
+fn what_cannot_be_asked_is_counted_and_a_broken_trace_is_an_error() {
+    let (entries, dir) = (life(7), tempfile::tempdir().unwrap());
+    let large = Traffic { kv_scale: 1_000.0, ..Traffic::default() };
+    let (report, _) = tried(&entries, import(&dir, &trace(10), large));
+    let imported = report.imported.unwrap();
+    assert_eq!((report.requests, imported.refused), (0, 10));
+    let first = imported.first_refusal.unwrap();
+    assert_eq!(first, "kv_bytes: found 13107200000, allowed 1 to 4294967296 bytes");
+
+    let unknown = Traffic { mix: "nobody=1".parse().unwrap(), ..Traffic::default() };
+    let (report, _) = tried(&entries, import(&dir, &trace(10), unknown));
+    assert!(report.imported.unwrap().first_refusal.unwrap().starts_with("workload: found \"nobody\""));
+
+    for broken in ["", "{\"timestamp\": 0, \"input_length\": 0, \"output_length\": 1}\n"] {
+        let mut retrial = Retrial::new(import(&dir, &(trace(3) + broken), Traffic::default())).unwrap();
+        entries.iter().cloned().for_each(|entry| retrial.entry(entry));
+        let found = retrial.finish().err().map(|error| error.to_string());
+        assert_eq!(found.is_some(), !broken.is_empty());
+        assert!(found.is_none_or(|found| found.contains("trace.jsonl, line 4, input_length: found 0")));
+    }
+    let mut retrial = Retrial::new(import(&dir, "", Traffic::default())).unwrap();
+    entries.iter().cloned().for_each(|entry| retrial.entry(entry));
+    assert!(retrial.finish().is_err());
+
+    // A node that sends nothing is asked nothing.
+    let decode: Vec<Entry> = entries.into_iter().filter(|entry| !is_of(entry, Part::Policy)).collect();
+    let (report, _) = tried(&decode, import(&dir, &trace(3), Traffic::default()));
+    assert_eq!(report.imported.map(|imported| imported.lives), Some(0));
+}
+
+fn is_of(entry: &Entry, part: Part) -> bool {
+    match entry {
+        Entry::Snapshot(snapshot) => snapshot.part() == part,
+        Entry::Turn(turn) => turn.input.part() == part,
+        Entry::Gap(gap) => gap.part == part,
+        Entry::Panicked(..) | Entry::Closed(_) => false,
+    }
 }

@@ -409,15 +409,10 @@ impl Agency {
 impl From<RouteProblem> for ServiceError {
     fn from(problem: RouteProblem) -> Self {
         let detail = problem.to_string();
-        match problem {
-            RouteProblem::UnknownWorkload { .. } => Self::BadInput { field: "workload", detail },
-            RouteProblem::KvBytes { .. } => Self::BadInput { field: "kv_bytes", detail },
-            RouteProblem::TransferBudget { .. } => Self::BadInput { field: "transfer_budget_ms", detail },
-            RouteProblem::ForeignSource { .. } | RouteProblem::UnknownSource { .. } => {
-                Self::BadInput { field: "source", detail }
-            }
-            RouteProblem::IdReused(_) | RouteProblem::Cancelled(_) => Self::Conflict(detail),
-            RouteProblem::Full { limit } => Self::Overloaded { what: "requests", limit },
+        match (problem.field(), problem) {
+            (Some(field), _) => Self::BadInput { field, detail },
+            (None, RouteProblem::Full { limit }) => Self::Overloaded { what: "requests", limit },
+            (None, _) => Self::Conflict(detail),
         }
     }
 }

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 
 use super::Options;
 use crate::model::PAGE_BYTES;
-use crate::trace::{KvModel, TraceRequest};
+use crate::trace::{KvModel, Mix, TraceRequest};
 
 /// The largest request of a run becomes this many bytes; the others shrink by the same factor.
 pub(crate) const LARGEST_BYTES: u64 = 4 * 1024 * 1024;
@@ -46,30 +46,15 @@ impl Class {
         }
     }
 
-    /// How many of a hundred requests have this class.
-    fn percent(self) -> u64 {
-        match self {
-            Self::Batch => 45,
-            Self::Interactive => 40,
-            Self::Release => 15,
-        }
-    }
-
     /// Must be served by a healthy path: the built-in class's effective criticality is at least 0.7.
     pub(crate) fn is_strict(self) -> bool {
         matches!(self, Self::Interactive | Self::Release)
     }
 
-    fn draw(rng: &mut ChaCha8Rng) -> Self {
-        // The bias of a remainder of 2^64 by 100 is far below what any run could show.
-        let mut rest = rng.next_u64() % 100;
-        for class in Self::ALL {
-            if rest < class.percent() {
-                return class;
-            }
-            rest -= class.percent();
-        }
-        Self::Batch
+    fn draw(mix: &Mix, rng: &mut ChaCha8Rng) -> Self {
+        let drawn = mix.draw(rng);
+        let is_drawn = |class: &Self| drawn.is_some_and(|name| name.as_str() == class.as_str());
+        Self::ALL.into_iter().find(is_drawn).unwrap_or(Self::Batch)
     }
 }
 
@@ -113,12 +98,13 @@ impl Plan {
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         // The built-in stream is drawn from the same seed; another ChaCha stream keeps them apart.
         rng.set_stream(1);
+        let mix = Mix::default();
         let requests: Vec<_> = trace
             .iter()
             .enumerate()
             .map(|(index, request)| Planned {
                 at: millis(request.arrival_ms / options.speedup),
-                class: Class::draw(&mut rng),
+                class: Class::draw(&mix, &mut rng),
                 kv_bytes: shrunk(model.kv_bytes(request.input_tokens), shrink),
                 session: millis((request.output_tokens as f64 * token_time_ms).max(1.0)),
                 prefill: index % options.prefill.max(1),

@@ -262,6 +262,20 @@ pub enum RouteProblem {
     },
 }
 
+impl RouteProblem {
+    /// The part of the question that is at fault; none if it is sound.
+    #[must_use]
+    pub fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::UnknownWorkload { .. } => Some("workload"),
+            Self::KvBytes { .. } => Some("kv_bytes"),
+            Self::TransferBudget { .. } => Some("transfer_budget_ms"),
+            Self::ForeignSource { .. } | Self::UnknownSource { .. } => Some("source"),
+            Self::IdReused(_) | Self::Cancelled(_) | Self::Full { .. } => None,
+        }
+    }
+}
+
 /// Why a transfer is not tried, or not tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum TransferProblem {

@@ -11,8 +11,12 @@
 //! too; what follows is an estimate, and counted as one. A choice here is a first choice, before any
 //! host was asked: what hosts would have answered to other questions nobody knows. It is therefore
 //! compared with what the recorded rules choose in the same way, not with what came of their leases.
+//!
+//! The questions are the recorded ones, or those of a trace: then nothing was decided, and the load
+//! is that of the requests that there were.
 
 mod book;
+mod import;
 mod rules;
 mod spread;
 mod tally;
@@ -23,6 +27,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use book::{Change, Explained};
+pub use import::{Import, Imported};
 pub use rules::Rules;
 pub use tally::{ClassRow, Row};
 
@@ -35,7 +40,9 @@ use crate::model::{PathId, RequestId};
 use crate::policy;
 use crate::policy::record::{CandidateRecord, DecisionRecord};
 use crate::rivals::{Ask, Choosable, Finished, Policy, Rival, Sight};
+use crate::trace::TraceError;
 use book::{Book, Observed, Tried};
+use import::Stream;
 use tally::Tallies;
 use world::World;
 
@@ -59,6 +66,8 @@ pub struct Settings {
     pub seed: u64,
     /// The request whose decisions are kept whole.
     pub explain: Option<RequestId>,
+    /// The requests to ask; the recorded ones if none.
+    pub import: Option<Import>,
 }
 
 /// Why a history is not tried again.
@@ -100,8 +109,10 @@ impl std::fmt::Display for Chooser {
 /// What came of it all.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Requests tried again.
+    /// Requests tried.
     pub requests: u64,
+    /// How far the trace came whose requests they are; none if they are the recorded ones.
+    pub imported: Option<Imported>,
     /// Requests of which too little was known: their node's tapes begin later, or are interrupted.
     pub not_tried: u64,
     /// Requests of which no decision is recorded: asked again after one that was tried, or at the end of
@@ -139,6 +150,11 @@ pub struct Retrial {
     tallies: Tallies,
     explained: Vec<Explained>,
     not_tried: u64,
+    /// What this life is still to be asked, once it knows enough.
+    stream: Option<Stream>,
+    imported: Option<Imported>,
+    /// Why the trace cannot be read on.
+    broken: Option<TraceError>,
 }
 
 impl Retrial {
@@ -160,9 +176,12 @@ impl Retrial {
             book: Book::default(),
             ideals: BTreeMap::new(),
             began: None,
-            tallies: Tallies::default(),
+            tallies: Tallies::new(settings.import.is_none()),
             explained: Vec::new(),
             not_tried: 0,
+            stream: None,
+            imported: settings.import.as_ref().map(|_| Imported::default()),
+            broken: None,
             settings,
         };
         retrial.next_life();
@@ -171,7 +190,7 @@ impl Retrial {
 
     /// What follows is another node's life, or a later one of the same node.
     pub fn next_life(&mut self) {
-        self.close_until(None);
+        self.end_life();
         let mut rivals = Vec::new();
         for policy in &self.settings.policies {
             if rivals.iter().all(|(known, _)| known != policy) {
@@ -210,10 +229,22 @@ impl Retrial {
     }
 
     /// What came of it, and the wanted request's decisions.
-    #[must_use]
-    pub fn finish(mut self) -> (Report, Vec<Explained>) {
+    ///
+    /// # Errors
+    /// The trace whose requests were asked cannot be read.
+    pub fn finish(mut self) -> Result<(Report, Vec<Explained>), TraceError> {
+        self.end_life();
+        match self.broken {
+            Some(error) => Err(error),
+            None => Ok((self.tallies.report(self.not_tried, self.imported), self.explained)),
+        }
+    }
+
+    fn end_life(&mut self) {
         self.close_until(None);
-        (self.tallies.report(self.not_tried), self.explained)
+        if let (Some(mut stream), Some(imported)) = (self.stream.take(), &mut self.imported) {
+            imported.cut_short += u64::from(stream.is_left());
+        }
     }
 
     fn interrupt(&mut self, part: Part) {
@@ -226,6 +257,11 @@ impl Retrial {
     fn turn(&mut self, turn: Turn) {
         let Turn { now, input, said, .. } = turn;
         self.began.get_or_insert(now);
+        if self.imported.is_some()
+            && let Err(error) = self.ask_what_has_come(now)
+        {
+            self.broken.get_or_insert(error);
+        }
         self.book.reach(now);
         match input {
             Input::Health(input) => {
@@ -245,7 +281,11 @@ impl Retrial {
                 }
                 self.recorded.health(now, input);
             }
-            Input::Policy(question @ policy::Input::Route { .. }) => self.question(now, &question),
+            Input::Policy(question @ policy::Input::Route { .. }) => {
+                if self.imported.is_none() {
+                    self.question(now, &question);
+                }
+            }
             Input::Policy(input) => {
                 if let Some(world) = &mut self.changed {
                     world.policy(now, input.clone());
@@ -262,16 +302,39 @@ impl Retrial {
         self.close_until(Some(now));
     }
 
+    /// Asks what has come by `now` of the trace's requests.
+    fn ask_what_has_come(&mut self, now: Now) -> Result<(), TraceError> {
+        if let (None, None, true, Some(import)) =
+            (&self.broken, &self.stream, self.recorded.routes(now), &self.settings.import)
+        {
+            self.stream = Some(import.begin(now)?);
+            self.imported.iter_mut().for_each(|imported| imported.lives += 1);
+        }
+        // It is put back unless it is broken.
+        let Some(mut stream) = self.stream.take() else { return Ok(()) };
+        while let Some((at, question)) = stream.next(now)? {
+            self.book.reach(at);
+            self.question(at, &question);
+            self.close_until(Some(at));
+        }
+        self.stream = Some(stream);
+        Ok(())
+    }
+
     fn question(&mut self, now: Now, question: &policy::Input) {
         let policy::Input::Route { request_id, request, .. } = question else { return };
         if request.dry_run || self.book.knows(request_id) {
             return;
         }
-        let Some(seam) = self.recorded.decide(now, question) else {
-            self.not_tried += 1;
-            return;
+        let seam = match self.recorded.decide(now, question) {
+            Some(Ok(seam)) => seam,
+            Some(Err(problem)) => return self.refused(&problem),
+            None => {
+                self.not_tried += 1;
+                return;
+            }
         };
-        let changed = self.changed.as_mut().and_then(|world| world.decide(now, question));
+        let changed = self.changed.as_mut().and_then(|world| world.decide(now, question)?.ok());
         let mut choices = Vec::with_capacity(self.rivals.len() + 2);
         choices.push((Chooser::Seam, chosen_path(&seam)));
         if self.changed.is_some() {
@@ -279,6 +342,17 @@ impl Retrial {
         }
         choices.extend(self.rivals_choose(now, &seam));
         self.book.add(Tried { at: now, request_id: request_id.clone(), seam, changed, choices });
+    }
+
+    /// The question itself is at fault: a recorded one was refused then, too.
+    fn refused(&mut self, problem: &policy::RouteProblem) {
+        let Some(imported) = &mut self.imported else {
+            self.not_tried += 1;
+            return;
+        };
+        imported.refused += 1;
+        let said = || problem.field().map_or_else(|| problem.to_string(), |field| format!("{field}: {problem}"));
+        imported.first_refusal.get_or_insert_with(said);
     }
 
     /// What the rivals choose of the candidates of `seam`.

@@ -217,7 +217,7 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
 
     let output = seamctl(dir.path(), &["replay", "sound.journal", "--policy", "round_robin"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(out(&output).contains("tried again"), "{}", out(&output));
+    assert!(out(&output).contains("first choices are what was recorded"), "{}", out(&output));
 
     let decided = golden().into_iter().find_map(|entry| match entry {
         Entry::Turn(turn) => turn.said.into_iter().find_map(|said| match said {
@@ -235,4 +235,45 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
     let output = seamctl(dir.path(), &["replay", "sound.journal", "--explain", "nobody"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("--explain: no request nobody was decided"), "{}", err(&output));
+}
+
+#[test]
+fn the_requests_of_a_trace_are_asked_of_a_journal() {
+    let dir = folder();
+    let lines = (0..40).map(|number| format!("{},100,1\n", f64::from(number) * 0.1)).collect::<String>();
+    std::fs::write(dir.path().join("trace.csv"), format!("arrival_s,input_tokens,output_tokens\n{lines}")).unwrap();
+    let run =
+        |args: &[&str]| seamctl(dir.path(), &[&["replay", "sound.journal", "--trace", "trace.csv"], args].concat());
+    let output = run(&["--json", "--policy", "round_robin"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let tried: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (tried["imported"]["lives"].as_u64(), tried["choosers"][0]["chooser"].as_str()),
+        (Some(1), Some("seam"))
+    );
+    let text = out(&run(&[]));
+    assert!(text.contains("They are the trace's, and 1 life of nodes that route were asked."), "{text}");
+    assert!(text.contains(&format!("\n{} requests tried.", tried["requests"])), "{text}");
+    let text = out(&run(&["--explain", "trace-2"]));
+    assert!(text.starts_with("Request trace-2, ") && text.contains(" of the trace.\n"), "{text}");
+
+    let bad: [(&[&str], &str); 6] = [
+        (&["--speedup", "0"], "--speedup: found 0, allowed 0.1 to 10000"),
+        (&["--kv-scale", "inf"], "--kv-scale: found inf, allowed 0.000000001 to 1000"),
+        (&["--mix", "batch"], "found \"batch\", allowed: CLASS=SHARE"),
+        (&["--model", "nobody"], "nobody"),
+        (&["--verify"], "cannot be used with"),
+        (&["--config", "nobody.toml"], "nobody.toml"),
+    ];
+    for (args, words) in bad {
+        let output = run(args);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{args:?}");
+        assert!(err(&output).contains(words), "{args:?}: {}", err(&output));
+    }
+    std::fs::write(dir.path().join("trace.csv"), "a,b\n1,2\n").unwrap();
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("trace.csv"), "{}", err(&output));
+    let output = seamctl(dir.path(), &["replay", "sound.journal", "--speedup", "2"]);
+    assert_eq!(output.status.code(), Some(2), "it says how a trace is asked, and none is given");
 }

@@ -1,6 +1,7 @@
 //! `seamctl replay`: a recorded history, decided again.
 
 mod files;
+mod import;
 mod journal;
 mod progress;
 mod whatif;
@@ -55,7 +56,7 @@ pub(crate) struct Replay {
     #[arg(long)]
     json: bool,
     /// Play the journals' tapes again, and fail unless every output is as it was recorded.
-    #[arg(long, conflicts_with_all = ["policies", "profile", "config", "explain"])]
+    #[arg(long, conflicts_with_all = ["policies", "profile", "config", "explain", "trace"])]
     verify: bool,
     /// Show the decisions of this request in the journals as they were, and as they would be.
     #[arg(long, value_name = "REQUEST")]
@@ -64,6 +65,8 @@ pub(crate) struct Replay {
     /// 2026-05-02T09:00:03Z, or milliseconds since 1970.
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
+    #[command(flatten)]
+    requests: import::Requests,
 }
 
 /// Which pools the policies beside Seam choose from.
@@ -87,8 +90,12 @@ impl Replay {
         if journal::are_given(&self.files)? {
             return journal::run(&self);
         }
-        let journals_only =
-            [("--verify", self.verify), ("--explain", self.explain.is_some()), ("--at", self.at.is_some())];
+        let journals_only = [
+            ("--verify", self.verify),
+            ("--explain", self.explain.is_some()),
+            ("--at", self.at.is_some()),
+            ("--trace", self.requests.trace().is_some()),
+        ];
         if let Some((option, _)) = journals_only.into_iter().find(|(_, said)| *said) {
             return Err(Failure::usage(anyhow::anyhow!("{option} is for journals, and no journal is given")));
         }

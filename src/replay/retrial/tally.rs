@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::book::{Change, Closed, Observed};
 use super::spread::Spread;
-use super::{Chooser, MAX_CHANGES, Report, chosen_path};
+use super::{Chooser, Imported, MAX_CHANGES, Report, chosen_path};
 use crate::model::{PathId, PathState, Workload, WorkloadName};
 use crate::policy::explain::explain_candidate;
 use crate::policy::record::DecisionRecord;
@@ -58,6 +58,8 @@ pub struct ClassRow {
 
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
+    /// Whether the requests were decided then.
+    recorded: bool,
     rows: BTreeMap<Chooser, Tally>,
     classes: BTreeMap<(WorkloadName, Chooser), Tally>,
     requests: u64,
@@ -76,12 +78,17 @@ pub(super) struct Tallies {
 const MAX_CLASS_ROWS: usize = 16_384;
 
 impl Tallies {
+    /// `recorded`: the requests were decided then, and one that was not does not count.
+    pub(super) fn new(recorded: bool) -> Self {
+        Self { recorded, ..Self::default() }
+    }
+
     pub(super) fn next_life(&mut self) {
         self.diverged = false;
     }
 
     pub(super) fn count(&mut self, closed: &Closed) {
-        if closed.recorded.is_empty() {
+        if self.recorded && closed.recorded.is_empty() {
             self.not_decided += 1;
             return;
         }
@@ -115,13 +122,14 @@ impl Tallies {
         }
     }
 
-    pub(super) fn report(self, not_tried: u64) -> Report {
+    pub(super) fn report(self, not_tried: u64, imported: Option<Imported>) -> Report {
         let row = |((workload, chooser), tally): ((WorkloadName, Chooser), Tally)| ClassRow {
             workload,
             row: tally.row(chooser),
         };
         Report {
             requests: self.requests,
+            imported,
             not_tried,
             as_first_chosen: self.as_first_chosen,
             estimates: self.estimates,

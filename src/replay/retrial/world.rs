@@ -8,7 +8,10 @@ use crate::core::{Core, Mono, Now};
 use crate::health::{self, HealthCore};
 use crate::journal::{Part, Snapshot};
 use crate::policy::record::DecisionRecord;
-use crate::policy::{self, Policy};
+use crate::policy::{self, Policy, RouteProblem};
+
+/// A decision, or why there is none.
+pub(super) type Answer = Result<Arc<DecisionRecord>, RouteProblem>;
 
 /// One node's knowledge.
 ///
@@ -108,16 +111,26 @@ impl World {
         self.answers.clear();
     }
 
-    /// What would be chosen for a question; none while too little is known to answer it, or if the
-    /// question is refused.
-    pub(super) fn decide(&mut self, now: Now, question: &policy::Input) -> Option<Arc<DecisionRecord>> {
+    /// Whether the node has a path of its own and has heard of that and of a host's load: before, it
+    /// has just started, and can only refuse.
+    pub(super) fn routes(&self, now: Now) -> bool {
+        let heard = |policy: &Policy| {
+            let view = policy.view();
+            view.paths(now).any(|path| path.age_ms.is_some()) && view.loads(now).next().is_some()
+        };
+        self.health.is_some() && self.policy.as_ref().is_some_and(heard)
+    }
+
+    /// What would be chosen for a question, or why it is refused; none while too little is known to
+    /// answer it.
+    pub(super) fn decide(&mut self, now: Now, question: &policy::Input) -> Option<Answer> {
         let now = self.forward(now);
         let policy::Input::Route { key, request_id, request, traceparent } = question.clone() else { return None };
         let request = crate::api::RouteRequest { dry_run: true, ..request };
         let core = self.policy.as_mut()?;
         core.step(now, policy::Input::Route { key, request_id, request, traceparent }, &mut self.answers);
         self.answers.drain(..).find_map(|output| match output {
-            policy::Output::Answer { result, .. } => result.ok(),
+            policy::Output::Answer { result, .. } => Some(result),
             _ => None,
         })
     }

@@ -72,7 +72,8 @@ pub(super) fn run(replay: &Replay) -> Result<(), Failure> {
     let history = open(&replay.files)?;
     let asked = replay.explain.is_some() || replay.at.is_some();
     let other_rules = replay.config.is_some() || replay.profile.is_some() || !replay.policies.is_empty();
-    match (replay.verify, asked || other_rules) {
+    let other_traffic = replay.requests.trace().is_some();
+    match (replay.verify, asked || other_rules || other_traffic) {
         (true, _) => verify(replay, &history),
         (false, true) => whatif::run(replay, &history),
         (false, false) => overview(replay, &history),

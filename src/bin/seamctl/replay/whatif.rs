@@ -6,12 +6,11 @@ use seam::config::Config;
 use seam::model::{Profile, RequestId};
 use seam::policy::explain::explain;
 use seam::replay::journal::{History, What, utc};
-use seam::replay::retrial::{
-    Change, Chooser, ClassRow, Explained, Report, Retrial, RetrialError, Row, Rules, Settings,
-};
+use seam::replay::retrial::{Change, Chooser, ClassRow, Explained, Report, Retrial, Row, Rules, Settings};
 use seam::timeline::parse_time;
 
 use super::Replay;
+use super::import;
 use super::progress::Progress;
 use crate::exit::{Failure, print, print_json};
 use crate::table::{count, numbers, or_dash};
@@ -27,8 +26,9 @@ pub(super) fn run(replay: &Replay, history: &History) -> Result<(), Failure> {
         rivals_see: replay.rivals_see.into(),
         seed: replay.seed,
         explain: wanted.as_ref().map(|(request, _)| request.clone()),
+        import: replay.requests.import(replay.seed)?,
     };
-    let (report, explained) = tried(history, settings).map_err(Failure::usage)?;
+    let (report, explained) = tried(history, settings)?;
     if let Some((request, at)) = wanted {
         return explained_request(replay, &request, at, explained);
     }
@@ -66,8 +66,8 @@ fn rules(replay: &Replay) -> Result<Rules, Failure> {
     })
 }
 
-fn tried(history: &History, settings: Settings) -> Result<(Report, Vec<Explained>), RetrialError> {
-    let mut retrial = Retrial::new(settings)?;
+fn tried(history: &History, settings: Settings) -> Result<(Report, Vec<Explained>), Failure> {
+    let mut retrial = Retrial::new(settings).map_err(Failure::usage)?;
     let mut progress = Progress::of_journals(history.bytes());
     let mut begun = None;
     history.each_item(
@@ -86,7 +86,7 @@ fn tried(history: &History, settings: Settings) -> Result<(Report, Vec<Explained
         },
     );
     progress.end();
-    Ok(retrial.finish())
+    retrial.finish().map_err(Failure::usage)
 }
 
 /// The decisions of one request, as they were and as they would be.
@@ -105,12 +105,16 @@ fn explained_request(
     if replay.json {
         return print_json(&found);
     }
-    let mut text = format!("Request {request}, {}. As it was:\n\n", utc(found.at));
+    let mut text = format!("Request {request}, {}", utc(found.at));
+    text.push_str(match replay.requests.trace() {
+        Some(_) => " of the trace.\n\n",
+        None => ". As it was:\n\n",
+    });
     for record in &found.recorded {
         text.push_str(&explain(record));
         text.push('\n');
     }
-    if found.recorded.is_empty() {
+    if found.recorded.is_empty() && replay.requests.trace().is_none() {
         text.push_str("not recorded: the journal ends before its decision\n\n");
     }
     match &found.changed {
@@ -132,15 +136,17 @@ fn text(report: &Report) -> String {
     let mut text = String::from("\n");
     text.push_str(&choosers(&report.choosers));
     text.push_str(&format!(
-        "\n{} tried again. States are those of the recorded rules; observed is what the next probe of the\n\
-         chosen path took.\n",
+        "\n{} tried. States are those of the recorded rules; observed is what the next probe of the chosen\n\
+         path took.\n",
         count(report.requests as usize, "request")
     ));
-    text.push_str(&format!(
+    text.push_str(&match &report.imported {
+        Some(imported) => import::text(imported),
+        None => format!(
         "\"as recorded\" has what hosts answered, with leases and quotes; the other lines are first choices, before\n\
          any host is asked. {} of {} first choices are what was recorded.\n",
         report.as_first_chosen, report.requests
-    ));
+    )});
     if report.not_tried > 0 {
         let which = count(report.not_tried as usize, "request");
         text.push_str(&format!("Not tried: {which} of which too little is known, as after a gap.\n"));

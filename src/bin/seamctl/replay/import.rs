@@ -1,0 +1,76 @@
+//! Another traffic on journals: the requests of a trace in place of the recorded ones.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use seam::replay::retrial::{Import, Imported};
+use seam::trace::{KV_SCALE, KvModel, Mix, SPEEDUP, Traffic};
+
+use crate::exit::Failure;
+use crate::table::count;
+
+/// Which requests to ask of journals.
+#[derive(Args)]
+pub(super) struct Requests {
+    /// Ask the journals the requests of this trace (Mooncake, Azure or ServeGen) in place of the
+    /// recorded ones: each node that routes is asked all of them.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The model that turns the trace's tokens into KV bytes.
+    #[arg(long, value_name = "NAME", requires = "trace", default_value_t = KvModel::default())]
+    model: KvModel,
+    /// How much faster than the trace the requests come, 0.1 to 10000.
+    #[arg(long, value_name = "X", requires = "trace", default_value_t = 1.0)]
+    speedup: f64,
+    /// What their KV bytes are multiplied by, 1e-9 to 1000: for hosts smaller than the model's.
+    #[arg(long, value_name = "X", requires = "trace", default_value_t = 1.0)]
+    kv_scale: f64,
+    /// Their classes and how often each comes.
+    #[arg(long, value_name = "CLASS=SHARE,…", requires = "trace", default_value_t = Mix::default())]
+    mix: Mix,
+}
+
+impl Requests {
+    /// The trace, if one is given.
+    pub(super) fn trace(&self) -> Option<&Path> {
+        self.trace.as_deref()
+    }
+
+    pub(super) fn import(&self, seed: u64) -> Result<Option<Import>, Failure> {
+        let Some(trace) = &self.trace else { return Ok(None) };
+        for (option, found, allowed) in [("--speedup", self.speedup, SPEEDUP), ("--kv-scale", self.kv_scale, KV_SCALE)]
+        {
+            if !allowed.contains(&found) {
+                let (least, most) = (allowed.start(), allowed.end());
+                return Err(Failure::usage(anyhow::anyhow!("{option}: found {found}, allowed {least} to {most}")));
+            }
+        }
+        let (model, speedup, kv_scale, mix) = (self.model, self.speedup, self.kv_scale, self.mix.clone());
+        Ok(Some(Import { trace: trace.clone(), traffic: Traffic { model, speedup, kv_scale, mix, seed } }))
+    }
+}
+
+/// What is said of a trace's requests.
+pub(super) fn text(imported: &Imported) -> String {
+    let lives = |number: u64| if number == 1 { "1 life".to_owned() } else { format!("{number} lives") };
+    if imported.lives == 0 {
+        return "No node in these journals routes, so nobody was asked: give those of prefill hosts or routers.\n"
+            .to_owned();
+    }
+    let mut text = format!(
+        "They are the trace's, and {} of nodes that route were asked. Paths and load are as recorded: what these\n\
+         requests would have done to either is not in it, so every line is an estimate.\n",
+        lives(imported.lives)
+    );
+    if imported.cut_short > 0 {
+        let ended = lives(imported.cut_short);
+        text.push_str(&format!("The trace went on when {ended} had ended; --speedup makes it shorter.\n"));
+    }
+    if let Some(first) = &imported.first_refusal {
+        text.push_str(&format!(
+            "Refused as asked: {}. The first: {first}; --kv-scale and --mix change what is asked.\n",
+            count(imported.refused as usize, "request")
+        ));
+    }
+    text
+}

@@ -1,0 +1,96 @@
+//! Another traffic on a recorded history: the requests of a trace in place of the recorded ones.
+
+use std::iter::Peekable;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::api::RouteRequest;
+use crate::core::{Mono, Now};
+use crate::model::RequestId;
+use crate::policy;
+use crate::trace::{Arrival, TraceError, TraceReader, Traffic};
+
+/// A trace, and how it becomes requests. Each life that routes is asked all of it, from when it
+/// knows enough to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Import {
+    /// The trace: Mooncake, Azure or ServeGen, by content.
+    pub trace: PathBuf,
+    /// What becomes of its lines.
+    pub traffic: Traffic,
+}
+
+/// How far the trace came.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Imported {
+    /// Lives that were asked.
+    pub lives: u64,
+    /// Of them those that ended before the trace did.
+    pub cut_short: u64,
+    /// Questions that were refused as such: too large, or of a class that is not there.
+    pub refused: u64,
+    /// Why the first of them was.
+    pub first_refusal: Option<String>,
+}
+
+/// What is still to be asked of one life.
+pub(super) struct Stream {
+    began: Now,
+    number: u64,
+    arrivals: Peekable<Box<dyn Iterator<Item = Result<Arrival, TraceError>> + Send>>,
+}
+
+impl Import {
+    pub(super) fn begin(&self, now: Now) -> Result<Stream, TraceError> {
+        let trace = TraceReader::open(&self.trace)?;
+        let arrivals: Box<dyn Iterator<Item = _> + Send> = Box::new(self.traffic.clone().of(trace));
+        Ok(Stream { began: now, number: 0, arrivals: arrivals.peekable() })
+    }
+}
+
+impl Stream {
+    /// The next request that has come by `now`.
+    pub(super) fn next(&mut self, now: Now) -> Result<Option<(Now, policy::Input)>, TraceError> {
+        let due = |arrival: &Result<Arrival, TraceError>| {
+            arrival.as_ref().map_or(true, |arrival| self.began.mono.0.saturating_add(nanos(arrival)) <= now.mono.0)
+        };
+        let Some(arrival) = self.arrivals.next_if(due).transpose()? else { return Ok(None) };
+        self.number += 1;
+        let at = Now {
+            mono: Mono(self.began.mono.0.saturating_add(nanos(&arrival))),
+            wall_ms: self.began.wall_ms.saturating_add(arrival.at_ms as u64),
+        };
+        Ok(self.name().map(|request_id| (at, question(arrival, self.number, request_id))))
+    }
+
+    /// Whether the trace goes on.
+    pub(super) fn is_left(&mut self) -> bool {
+        self.arrivals.peek().is_some()
+    }
+
+    /// "trace-" and the request's place in the trace, from 1.
+    fn name(&self) -> Option<RequestId> {
+        format!("trace-{}", self.number).parse().ok()
+    }
+}
+
+fn nanos(arrival: &Arrival) -> u64 {
+    // A float beyond the range becomes the range's end.
+    (arrival.at_ms * 1e6) as u64
+}
+
+fn question(arrival: Arrival, key: u64, request_id: RequestId) -> policy::Input {
+    let Arrival { workload, kv_bytes, .. } = arrival;
+    let request = RouteRequest {
+        workload,
+        kv_bytes,
+        request_id: None,
+        model: None,
+        source: None,
+        exclude: Vec::new(),
+        transfer_budget_ms: None,
+        dry_run: false,
+    };
+    policy::Input::Route { key, request_id, request, traceparent: None }
+}
