@@ -4,8 +4,10 @@
 //! of every error what it tells about the path, and writes only into extents that the receiving
 //! side's [`Landing`] has confirmed for that lease.
 
+mod dial;
 pub mod mock;
 pub mod quic;
+mod stream;
 
 use std::future::Future;
 use std::pin::Pin;

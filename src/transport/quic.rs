@@ -5,7 +5,6 @@
 //! A write is one stream: the request, the bytes of the blocks in order, their hash; the answer
 //! comes back on the same stream and may come early, as a refusal.
 
-mod dial;
 mod receive;
 mod send;
 mod wire;
@@ -18,22 +17,15 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
+use super::dial::Dialer;
 use super::{Backend, BoxFuture, Landing, PathError, Peer, Write, Written};
 use crate::arena::Arena;
-use crate::net::{Endpoint, EndpointCounters, EndpointOptions, NetError, NodeIdentity, Traffic, VarInt};
-use dial::Dialer;
+use crate::net::{Endpoint, EndpointCounters, EndpointOptions, NetError, NodeIdentity, Traffic};
 
 /// The largest probe, in bytes.
 pub const MAX_PROBE_BYTES: u32 = 16 * 1024 * 1024;
 /// How long [`Backend::close`] waits for the streams that it ended.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-
-/// The stream was given up by its owner.
-const CODE_CANCELLED: VarInt = VarInt::from_u32(1);
-/// What came on the stream is no request.
-const CODE_MALFORMED: VarInt = VarInt::from_u32(2);
-/// Nothing more of the stream is wanted; the answer says why.
-const CODE_ANSWERED: VarInt = VarInt::from_u32(3);
 
 /// What a rail has served and refused so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::{PathError, Peer};
 use crate::model::NodeName;
 use crate::net::{Connection, Endpoint, NetError};
-use crate::transport::{PathError, Peer};
 
 /// Connections kept; the least recently used makes room.
 const MAX_KEPT: usize = 2_048;
@@ -17,7 +17,8 @@ const MAX_KEPT: usize = 2_048;
 /// What a connection is for. Each purpose has one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
-    Probe,
+    /// Small messages and probes, which bulk must not delay.
+    Small,
     Bulk,
 }
 
