@@ -8,12 +8,14 @@ use crate::model::NodeName;
 use crate::net::frame::{FrameError, read_frame, write_frame};
 use crate::net::{Connection, ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
 
-/// The stream was given up by its owner.
+/// The stream was given up by its owner, and nothing of what it is about will be written any more.
 pub(super) const CODE_CANCELLED: VarInt = VarInt::from_u32(1);
 /// What came on the stream is no request.
 pub(super) const CODE_MALFORMED: VarInt = VarInt::from_u32(2);
 /// Nothing more of the stream is wanted; the answer says why.
 pub(super) const CODE_ANSWERED: VarInt = VarInt::from_u32(3);
+/// The stream was given up while what it is about was being written by other means.
+pub(super) const CODE_UNFINISHED: VarInt = VarInt::from_u32(4);
 
 /// A stream that is reset when it is dropped before the peer has answered all of it, so that
 /// nothing that was cut short looks finished to the peer.
@@ -21,6 +23,8 @@ pub(super) struct Outgoing {
     stream: SendStream,
     /// The peer has answered all of it.
     pub(super) answered: bool,
+    /// What it is reset with.
+    pub(super) code: VarInt,
 }
 
 impl Outgoing {
@@ -48,7 +52,7 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         if !self.answered {
             // Fails only if there is nothing left to reset.
-            let _ = self.stream.reset(CODE_CANCELLED);
+            let _ = self.stream.reset(self.code);
         }
     }
 }
@@ -56,7 +60,7 @@ impl Drop for Outgoing {
 /// A stream of its own.
 pub(super) async fn open(peer: &NodeName, connection: &Connection) -> Result<(Outgoing, RecvStream), PathError> {
     let (out, back) = connection.quinn().open_bi().await.map_err(|error| connection_error(peer, error))?;
-    Ok((Outgoing { stream: out, answered: false }, back))
+    Ok((Outgoing { stream: out, answered: false, code: CODE_CANCELLED }, back))
 }
 
 /// Sends one message.

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::MAX_PROBE_BYTES;
 use super::wire::{Reply, Request};
 use crate::arena::{Arena, Run};
 use crate::model::NodeName;
 use crate::net::{RecvStream, SendStream};
 use crate::transport::dial::{Dialer, Purpose, millis};
 use crate::transport::stream::{gone, hear, open, read_error, say, write_error};
-use crate::transport::{PathError, Peer, Write, Written};
+use crate::transport::{PathError, Peer, Write, Written, check_probe};
 
 /// Probes above this many bytes go with the bulk: they would delay the small ones.
 const SMALL_PROBE_BYTES: u32 = 64 * 1024;
@@ -30,9 +29,7 @@ pub(super) async fn probe(
     payload_bytes: u32,
     deadline: Duration,
 ) -> Result<Duration, PathError> {
-    if payload_bytes > MAX_PROBE_BYTES {
-        return Err(PathError::Local(format!("a probe of {payload_bytes} bytes, at most {MAX_PROBE_BYTES}")));
-    }
+    check_probe(payload_bytes)?;
     let purpose = if payload_bytes > SMALL_PROBE_BYTES { Purpose::Bulk } else { Purpose::Small };
     let request = Request::Probe { payload_bytes, deadline_ms: millis(deadline) };
     let probe = async |connection| {
