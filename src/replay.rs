@@ -264,6 +264,8 @@ impl Replay {
             pools: self.pools.len() as u64,
             strict_requests: totals.strict,
             tolerant_requests: totals.tolerant,
+            // A request is never both.
+            neither_requests: totals.requests - totals.strict - totals.tolerant,
             strict_workloads_protected_by_seam: totals.protected_by_seam,
             headroom_preserved_by_seam: totals.preserved_by_seam,
             unlisted_alternates: totals.unlisted_alternates,

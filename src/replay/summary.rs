@@ -67,6 +67,8 @@ pub struct Summary {
     pub strict_requests: u64,
     /// Tolerant requests.
     pub tolerant_requests: u64,
+    /// Requests that are neither: they count in `replay_requests` and in no share.
+    pub neither_requests: u64,
     /// Strict requests that Seam placed on a HEALTHY pool while another candidate was not HEALTHY.
     pub strict_workloads_protected_by_seam: u64,
     /// Tolerant requests that Seam placed on a pool that is not HEALTHY while an admissible one was.

@@ -76,6 +76,7 @@ fn a_request_is_strict_by_class_and_tolerant_by_class_or_criticality() {
     ];
     let (summary, _) = run(trace(&rows), &reference()).unwrap();
     assert_eq!((summary.strict_requests, summary.tolerant_requests, summary.replay_requests), (3, 2, 7));
+    assert_eq!(summary.neither_requests, 2);
 }
 
 #[test]

@@ -218,6 +218,11 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
     let output = seamctl(dir.path(), &["replay", "sound.journal", "--policy", "round_robin"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains("tried again"), "{}", out(&output));
+    let row = &tried["choosers"][1];
+    let counts = ["strict", "tolerant", "neither"].map(|kind| row[kind].as_u64().unwrap());
+    assert_eq!(counts.iter().sum::<u64>(), requests);
+    let words = format!("{} strict, {} tolerant, {} neither. Strict are the classes", counts[0], counts[1], counts[2]);
+    assert!(out(&output).contains(&words), "{}", out(&output));
 
     let decided = golden().into_iter().find_map(|entry| match entry {
         Entry::Turn(turn) => turn.said.into_iter().find_map(|said| match said {

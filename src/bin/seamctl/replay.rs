@@ -1,5 +1,6 @@
 //! `seamctl replay`: a recorded history, decided again.
 
+mod classes;
 mod files;
 mod journal;
 mod progress;
@@ -168,15 +169,15 @@ impl Replay {
             RivalsSee::Up => "The others chose from all pools neither quarantined nor full (--rivals-see up).\n",
         };
         text.push_str(&format!(
-            "\n{} ({} strict, {} tolerant), {} in {}; profile {}.\n{others}\
+            "\n{} ({}), {} in {}; profile {}.\n{}{others}\
              Seam placed {} on a healthy pool while another was not,\n\
              and {} on a degraded one while a healthy one was admissible.\n",
             count(summary.replay_requests as usize, "request"),
-            summary.strict_requests,
-            summary.tolerant_requests,
+            classes::counts(summary.strict_requests, summary.tolerant_requests, summary.neither_requests),
             count(summary.replay_rows as usize, "row"),
             count(summary.pools as usize, "pool"),
             summary.profile,
+            classes::note(),
             count(summary.strict_workloads_protected_by_seam as usize, "strict request"),
             count(summary.headroom_preserved_by_seam as usize, "tolerant request"),
         ));

@@ -11,8 +11,8 @@ use seam::replay::retrial::{
 };
 use seam::timeline::parse_time;
 
-use super::Replay;
 use super::progress::Progress;
+use super::{Replay, classes};
 use crate::exit::{Failure, print, print_json};
 use crate::table::{count, numbers, or_dash};
 
@@ -136,6 +136,10 @@ fn text(report: &Report) -> String {
          chosen path took.\n",
         count(report.requests as usize, "request")
     ));
+    // Each chooser's row counts the same requests.
+    if let Some(row) = report.choosers.iter().find(|row| row.chooser == Chooser::Seam) {
+        text.push_str(&format!("{}. {}", classes::counts(row.strict, row.tolerant, row.neither), classes::note()));
+    }
     text.push_str(&format!(
         "\"as recorded\" has what hosts answered, with leases and quotes; the other lines are first choices, before\n\
          any host is asked. {} of {} first choices are what was recorded.\n",
