@@ -262,7 +262,8 @@ impl Requests {
     }
 
     fn read_timestamp(&self) -> Result<f64, TraceError> {
-        self.read(Column::Timestamp, timestamp::parse_ms, timestamp::ALLOWED)
+        timestamp::parse_ms(self.text(Column::Timestamp))
+            .map_err(|fault| self.wrong(Column::Timestamp, fault.allowed()))
     }
 
     fn read_prefix_blocks(&self, blocks: &mut Vec<u64>) -> Result<(), TraceError> {

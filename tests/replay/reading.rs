@@ -102,6 +102,16 @@ fn what_is_wrong_with_a_trace_is_said_with_file_line_and_column() {
         (one("pool_id", "\"a"), "t.csv, line 3, the line: found a quote that does not end, allowed quotes in pairs"),
         (one("timestamp", "soon"), "t.csv, line 3, timestamp: found \"soon\", allowed a date like 2026-05-02T09:00:03"),
         (
+            one("timestamp", "2026-05-02T09:00:03"),
+            "t.csv, line 3, timestamp: found \"2026-05-02T09:00:03\", allowed a date with Z or an offset like +02:00 at its \
+             end: without one it is ambiguous",
+        ),
+        (
+            one("timestamp", "1777712403000000"),
+            "t.csv, line 3, timestamp: found \"1777712403000000\", allowed a number of seconds since 1970 below \
+             100000000000, or of milliseconds from there on and below 100000000000000",
+        ),
+        (
             one("request_id", ""),
             "t.csv, line 3, request_id: found nothing, allowed 1 to 128 printable ASCII characters",
         ),
