@@ -27,10 +27,13 @@ fn the_command_prints_json_and_writes_equal_files_for_equal_input() {
         assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
         let printed: Value = serde_json::from_str(&out(&output)).unwrap();
         assert_eq!(printed["policy_metrics"]["seam"]["tolerant_degraded_pct"], 100.0);
-        assert_eq!(printed["rivals_see"], "admissible_only");
+        assert_eq!(printed["rivals_see"], "admissible");
+        assert_eq!(printed["neither_requests"], 0);
         let written: Value = serde_json::from_str(&read(&dir.join("replay.json"))).unwrap();
         assert_eq!(written, printed);
     }
+    let up = seamctl(&[PUBLISHED, "--rivals-see", "up", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&out(&up)).unwrap()["rivals_see"], "up");
     let mut names: Vec<_> = dirs[0].read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["choices.csv", "replay.csv", "replay.json"]);
