@@ -291,8 +291,16 @@ fn what_cannot_be_drawn_is_refused_by_name_with_status_two_and_what_cannot_be_wr
     std::fs::write(&foreign, "timestamp,request").unwrap();
     std::fs::create_dir(dir.path().join("empty")).unwrap();
     let empty = format!("{here}/empty");
+    let taken = format!("{here}/taken.svg");
+    std::fs::create_dir(&taken).unwrap();
+    // Told by its content, whatever its name.
+    let linked = format!("{here}/linked.svg");
+    let segment = std::fs::read_dir(journals).unwrap().next().unwrap().unwrap().path();
+    let segment =
+        if segment.is_dir() { std::fs::read_dir(segment).unwrap().next().unwrap().unwrap().path() } else { segment };
+    std::fs::hard_link(segment, &linked).unwrap();
     let unwritable = format!("{here}/no/such/x.svg");
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (&[journals, "--out", "x.png"], 2, "allowed a name that ends in .svg or .html"),
         (&[journals, "--out", &svg, "--from", "noon"], 2, "found \"noon\", allowed a date like"),
         (&[journals, "--out", &svg, "--width", "10"], 2, "width: found 10, allowed 640 to 8000 pixels"),
@@ -300,7 +308,9 @@ fn what_cannot_be_drawn_is_refused_by_name_with_status_two_and_what_cannot_be_wr
         (&[journals, "--out", &svg, "--from", "2000", "--to", "1000"], 2, "from and to: found 1970-"),
         (&[&foreign, "--out", &svg], 2, "no journal: it begins with \"timestam\""),
         (&[&empty, "--out", &svg], 2, "no journal in this folder"),
-        (&[journals, "--out", &unwritable], 1, "No such file or directory"),
+        (&[journals, "--out", &unwritable], 2, "no/such: cannot be written: No such file or directory"),
+        (&[journals, "--out", &taken], 2, "taken.svg: cannot be written: is a directory"),
+        (&[&linked, "--out", &linked], 2, "is the same file as the input"),
     ];
     for (args, status, words) in cases {
         let output = seamctl(args);

@@ -95,7 +95,8 @@ impl Replay {
         }
         let settings = self.settings()?;
         self.files.iter().try_for_each(|path| can_open(path))?;
-        let files = self.out.as_deref().map(Files::begin).transpose()?;
+        let inputs: Vec<PathBuf> = self.files.iter().chain(&self.config).cloned().collect();
+        let files = self.out.as_deref().map(|dir| Files::begin(dir, &inputs)).transpose()?;
         let mut watch = Watch { files, progress: Progress::of(&self.files) };
         let replayed = self.replay(settings, &mut watch);
         watch.progress.end();
