@@ -215,6 +215,14 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
     let same = report(&["--profile", "mesh"]);
     assert_eq!((same["requests"].as_u64(), same["changes"].as_array().unwrap().len()), (Some(requests), 0));
 
+    std::fs::write(dir.path().join("rules.toml"), "[policy]\nthresholds.jitter_restricted_ms = 3\n").unwrap();
+    let under = report(&["--config", "rules.toml"]);
+    let values = &under["config"]["thresholds_changed"]["jitter_restricted_ms"];
+    assert_eq!((&under["config"]["file"], values["found"].as_f64()), (&"rules.toml".into(), Some(3.0)));
+    assert_eq!((&same["config"], &under["requests"]), (&Value::Null, &tried["requests"]));
+    let output = seamctl(dir.path(), &["replay", "sound.journal", "--config", "rules.toml"]);
+    assert!(out(&output).contains("\n  jitter_restricted_ms 3 (8 in mesh)\n"), "{}", out(&output));
+
     let output = seamctl(dir.path(), &["replay", "sound.journal", "--policy", "round_robin"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains("tried again"), "{}", out(&output));

@@ -1,6 +1,7 @@
 //! `seamctl replay`: a recorded history, decided again.
 
 mod classes;
+mod config;
 mod files;
 mod journal;
 mod progress;
@@ -11,7 +12,6 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use seam::config::Config;
 use seam::model::{Profile, RequestId};
 use seam::replay::{Placed, ReplayError, Settings, Sink, Summary};
 use seam::rivals::{Choosable, Policy};
@@ -19,6 +19,7 @@ use seam::rivals::{Choosable, Policy};
 use crate::exit::{Failure, print, print_json};
 use crate::paint::colour;
 use crate::table::{count, numbers};
+use config::With;
 use files::Files;
 pub(crate) use journal::open as journals;
 use progress::{Counted, Progress};
@@ -39,7 +40,8 @@ pub(crate) struct Replay {
     /// it wins, and the thresholds are the file's still.
     #[arg(long)]
     profile: Option<Profile>,
-    /// Decide by the profile and the thresholds of the policy table in this agent's configuration.
+    /// Decide by the profile and the thresholds of the policy table in this file: an agent's configuration,
+    /// or one that has nothing but that table. What it does not name is as by default.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Which pools the policies beside Seam choose from: those that Seam admits, or all that are up,
@@ -93,7 +95,9 @@ impl Replay {
         if let Some((option, _)) = journals_only.into_iter().find(|(_, said)| *said) {
             return Err(Failure::usage(anyhow::anyhow!("{option} is for journals, and no journal is given")));
         }
-        let settings = self.settings()?;
+        let rules = config::load(&self)?;
+        let named = rules.as_ref().map(|rules| rules.named(&self));
+        let settings = self.settings(rules);
         self.files.iter().try_for_each(|path| can_open(path))?;
         let inputs: Vec<PathBuf> = self.files.iter().chain(&self.config).cloned().collect();
         let files = self.out.as_deref().map(|dir| Files::begin(dir, &inputs)).transpose()?;
@@ -101,27 +105,23 @@ impl Replay {
         let replayed = self.replay(settings, &mut watch);
         watch.progress.end();
         let summary = replayed?;
+        let report = With { config: named.as_ref(), report: &summary };
         let written = match watch.files {
-            Some(files) => files.finish(&summary)?,
+            Some(files) => files.finish(&report)?,
             None => Vec::new(),
         };
         if self.json {
-            return print_json(&summary);
+            return print_json(&report);
         }
-        print(&self.text(&summary, &written))
+        print(&self.text(&report, &written))
     }
 
-    fn settings(&self) -> Result<Settings, Failure> {
-        let decided = match &self.config {
+    fn settings(&self, rules: Option<config::Rules>) -> Settings {
+        let decided = match rules {
             None => Settings::of(self.profile.unwrap_or_default()),
-            Some(file) => {
-                let policy = Config::load(file).map_err(Failure::usage)?.policy;
-                let profile = self.profile.unwrap_or(policy.profile);
-                Settings { thresholds: policy.thresholds, ..Settings::of(profile) }
-            }
+            Some(rules) => Settings { thresholds: rules.policy.thresholds, ..Settings::of(rules.profile) },
         };
-        let (policies, rivals_see) = (self.policies.clone(), self.rivals_see.into());
-        Ok(Settings { policies, rivals_see, seed: self.seed, ..decided })
+        Settings { policies: self.policies.clone(), rivals_see: self.rivals_see.into(), seed: self.seed, ..decided }
     }
 
     fn replay(&self, settings: Settings, watch: &mut Watch) -> Result<Summary, Failure> {
@@ -139,7 +139,8 @@ impl Replay {
         Ok(replay.finish())
     }
 
-    fn text(&self, summary: &Summary, written: &[PathBuf]) -> String {
+    fn text(&self, report: &With<'_, Summary>, written: &[PathBuf]) -> String {
+        let summary = report.report;
         let percent = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}"));
         let rows = summary.policy_metrics.iter().map(|(policy, metrics)| {
             [
@@ -170,7 +171,7 @@ impl Replay {
             RivalsSee::Up => "The others chose from all pools neither quarantined nor full (--rivals-see up).\n",
         };
         text.push_str(&format!(
-            "\n{} ({}), {} in {}; profile {}.\n{}{others}\
+            "\n{} ({}), {} in {}; profile {}.\n{}{}{others}\
              Seam placed {} on a healthy pool while another was not,\n\
              and {} on a degraded one while a healthy one was admissible.\n",
             count(summary.replay_requests as usize, "request"),
@@ -178,6 +179,7 @@ impl Replay {
             count(summary.replay_rows as usize, "row"),
             count(summary.pools as usize, "pool"),
             summary.profile,
+            report.config.map(|config| config.text(summary.profile)).unwrap_or_default(),
             classes::note(),
             count(summary.strict_workloads_protected_by_seam as usize, "strict request"),
             count(summary.headroom_preserved_by_seam as usize, "tolerant request"),

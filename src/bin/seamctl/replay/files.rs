@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use seam::replay::{ChoicesCsv, Placed, Sink, Summary};
 use tempfile::NamedTempFile;
 
+use super::config::With;
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -25,15 +26,15 @@ impl Files {
     }
 
     /// Writes the rest and gives all files their names.
-    pub(super) fn finish(self, summary: &Summary) -> Result<Vec<PathBuf>, Failure> {
+    pub(super) fn finish(self, report: &With<'_, Summary>) -> Result<Vec<PathBuf>, Failure> {
         let Self { choices, output } = self;
         let [json_name, table_name, choices_name] = NAMES;
         let choices = choices.finish().map_err(|error| output.cannot(choices_name, &error))?;
         let mut json = output.begin()?;
-        let text = serde_json::to_string_pretty(summary).map_err(Failure::failed)?;
+        let text = serde_json::to_string_pretty(report).map_err(Failure::failed)?;
         writeln!(json, "{text}").map_err(|error| output.cannot(json_name, &error))?;
         let mut table = output.begin()?;
-        summary.write_csv(&mut table).map_err(|error| output.cannot(table_name, &error))?;
+        report.report.write_csv(&mut table).map_err(|error| output.cannot(table_name, &error))?;
         output.finish(vec![json, table, choices])
     }
 }
