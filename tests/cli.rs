@@ -86,7 +86,7 @@ fn every_command_explains_itself() {
 #[test]
 fn bad_usage_is_status_two_and_says_what_is_allowed() {
     let mut text = String::new();
-    let cases: [&[&str]; 12] = [
+    let cases: [&[&str]; 22] = [
         &["statsu"],
         &["status", "--agent", "127.0.0.1:7980"],
         &["status", "--agent", "https://127.0.0.1:7980"],
@@ -98,6 +98,16 @@ fn bad_usage_is_status_two_and_says_what_is_allowed() {
         &["route", "batch", "--source", "p1"],
         &["decide", "--profile", "mash"],
         &["demo", "--prefill", "0"],
+        &["demo", "--decode", "-1"],
+        &["demo", "--requests", "many"],
+        &["demo", "--speedup", "-0.5"],
+        &["demo", "--seed", "-1"],
+        &["demo", "--model", "mistral-7b"],
+        &["simulate", "--seed", "1.5"],
+        &["replay", "trace.csv", "--seed", "-1"],
+        &["timeline", "dir", "--out", "x.svg", "--width", "-10"],
+        &["timeline", "dir", "--out", "x.svg", "--from", "-1"],
+        &["route", "batch", "--bytes", "-1"],
         &["certs", "issue", "dir", "no/name"],
     ];
     for args in cases {

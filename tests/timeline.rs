@@ -281,7 +281,7 @@ fn the_command_draws_folders_and_files_as_svg_and_as_a_page_that_needs_nothing_e
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_by_name_with_status_two_and_what_cannot_be_written_with_one() {
+fn what_cannot_be_drawn_or_written_is_refused_by_name_with_status_two() {
     let dir = tempfile::tempdir().unwrap();
     let journals = dir.path().join("journals");
     write(&journals, &Incident { prefill: 1, decode: 3, per_s: 1.0, until_ms: 2_000 }, &["p0"]);
@@ -303,7 +303,7 @@ fn what_cannot_be_drawn_is_refused_by_name_with_status_two_and_what_cannot_be_wr
     let cases: [(&[&str], i32, &str); 10] = [
         (&[journals, "--out", "x.png"], 2, "allowed a name that ends in .svg or .html"),
         (&[journals, "--out", &svg, "--from", "noon"], 2, "found \"noon\", allowed a date like"),
-        (&[journals, "--out", &svg, "--width", "10"], 2, "width: found 10, allowed 640 to 8000 pixels"),
+        (&[journals, "--out", &svg, "--width", "10"], 2, "allowed a whole number, 640 to 8000"),
         (&[journals, "--out", &svg, "--from", "2030-01-01T00:00:00Z"], 2, "found none, allowed at least one"),
         (&[journals, "--out", &svg, "--from", "2000", "--to", "1000"], 2, "from and to: found 1970-"),
         (&[&foreign, "--out", &svg], 2, "no journal: it begins with \"timestam\""),

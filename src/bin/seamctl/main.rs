@@ -8,6 +8,7 @@ mod demo;
 mod exit;
 mod experiments;
 mod journal;
+mod number;
 mod output;
 mod paint;
 mod replay;

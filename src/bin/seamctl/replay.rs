@@ -17,6 +17,7 @@ use seam::replay::{Placed, ReplayError, Settings, Sink, Summary};
 use seam::rivals::{Choosable, Policy};
 
 use crate::exit::{Failure, print, print_json};
+use crate::number::whole;
 use crate::paint::colour;
 use crate::table::{count, numbers};
 use config::With;
@@ -49,7 +50,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = RivalsSee::Admissible)]
     rivals_see: RivalsSee,
     /// Of every random draw.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0..=u64::MAX))]
     seed: u64,
     /// Write replay.json, replay.csv and choices.csv into this folder.
     #[arg(long, value_name = "DIR")]
@@ -65,7 +66,7 @@ pub(crate) struct Replay {
     explain: Option<RequestId>,
     /// Of several decisions for that request, the one nearest to this time: a date like
     /// 2026-05-02T09:00:03Z, or milliseconds since 1970.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     at: Option<String>,
 }
 

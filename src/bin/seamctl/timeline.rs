@@ -6,9 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use seam::timeline::{Options, Picture, WIDTH, parse_time};
+use seam::timeline::{Options, Picture, WIDTH, WIDTHS, parse_time};
 
 use crate::exit::{Failure, print};
+use crate::number::whole;
 use crate::output::{self, Output};
 use crate::table::count;
 
@@ -24,16 +25,16 @@ pub(crate) struct Timeline {
     out: PathBuf,
     /// From when: a date such as 2026-05-02T09:00:03.25Z, or milliseconds since 1970; from the first
     /// entry on if absent.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = parse_time)]
     from: Option<u64>,
     /// Until when; until the last entry if absent.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = parse_time)]
     to: Option<u64>,
     /// Only paths with this in their name: a host, a rail, p0>d1/r0/quic.
     #[arg(long, value_name = "PART")]
     paths: Option<String>,
     /// How wide the picture is, in pixels.
-    #[arg(long, value_name = "PIXELS", default_value_t = WIDTH)]
+    #[arg(long, value_name = "PIXELS", default_value_t = WIDTH, allow_negative_numbers = true, value_parser = whole(WIDTHS))]
     width: u32,
 }
 
