@@ -1,6 +1,6 @@
 //! `seamctl demo`: the main job on one machine.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -112,7 +112,7 @@ fn stop_on_signals() -> Result<CancellationToken, Failure> {
 
 /// Removes a line of progress that a terminal still shows.
 fn end_passing_line() {
-    if std::io::stderr().is_terminal() {
+    if paint::rewrites() {
         eprint!("\r\x1b[K");
     }
 }
@@ -121,7 +121,7 @@ fn end_passing_line() {
 fn say(progress: &Progress) {
     let mut out = std::io::stderr().lock();
     // Progress that nobody can read is no reason to stop.
-    let _ = match (out.is_terminal(), progress.is_passing()) {
+    let _ = match (paint::rewrites(), progress.is_passing()) {
         (true, true) => write!(out, "\r\x1b[K{progress}"),
         (true, false) => writeln!(out, "\r\x1b[K{progress}"),
         (false, _) => writeln!(out, "{progress}"),
