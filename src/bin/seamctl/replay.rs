@@ -4,6 +4,7 @@ mod classes;
 mod config;
 mod files;
 mod journal;
+mod price;
 mod progress;
 mod whatif;
 
@@ -172,9 +173,7 @@ impl Replay {
             RivalsSee::Up => "The others chose from all pools neither quarantined nor full (--rivals-see up).\n",
         };
         text.push_str(&format!(
-            "\n{} ({}), {} in {}; profile {}.\n{}{}{others}\
-             Seam placed {} on a healthy pool while another was not,\n\
-             and {} on a degraded one while a healthy one was admissible.\n",
+            "\n{} ({}), {} in {}; profile {}.\n{}{}{others}{}",
             count(summary.replay_requests as usize, "request"),
             classes::counts(summary.strict_requests, summary.tolerant_requests, summary.neither_requests),
             count(summary.replay_rows as usize, "row"),
@@ -182,8 +181,7 @@ impl Replay {
             summary.profile,
             report.config.map(|config| config.text(summary.profile)).unwrap_or_default(),
             classes::note(),
-            count(summary.strict_workloads_protected_by_seam as usize, "strict request"),
-            count(summary.headroom_preserved_by_seam as usize, "tolerant request"),
+            price::text(summary),
         ));
         if summary.unlisted_alternates > 0 {
             text.push_str(&format!(
