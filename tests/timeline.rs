@@ -257,6 +257,27 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// The command that a closing line names, run as it is printed.
+fn run_next(line: &str) -> Option<i32> {
+    let args = line.strip_prefix("Next: seamctl ").unwrap().split(' ');
+    Command::new(env!("CARGO_BIN_EXE_seamctl")).args(args).output().unwrap().status.code()
+}
+
+#[test]
+fn without_a_request_beside_the_trouble_the_next_command_works_too() {
+    for node in ["p0", "d0"] {
+        let dir = tempfile::tempdir().unwrap();
+        let journals = dir.path().join("journals");
+        write(&journals, &Incident { per_s: 1e-9, ..Incident::small() }, &[node]);
+        let out = dir.path().join("x.svg");
+        let output = seamctl(&[journals.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let said = text(&output.stdout);
+        assert!(said.contains(": 0 decisions"), "{said}");
+        assert_eq!(run_next(said.lines().last().unwrap()), Some(0), "{said}");
+    }
+}
+
 #[test]
 fn the_command_draws_folders_and_files_as_svg_and_as_a_page_that_needs_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,6 +296,7 @@ fn the_command_draws_folders_and_files_as_svg_and_as_a_page_that_needs_nothing_e
         assert!(said.contains(&format!("{} decisions", expected.decisions)), "{said}");
         let next = said.lines().last().unwrap();
         assert!(next.starts_with("Next: seamctl replay ") && next.contains(" --at 2027-01-15T08:00:"), "{next}");
+        assert_eq!(run_next(next), Some(0), "{next}");
     }
     let entries: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(entries.len(), 3, "nothing unfinished is left behind: {entries:?}");

@@ -95,8 +95,8 @@ fn closing(picture: &Picture, out: &Path, journals: &[PathBuf]) -> String {
         (Some(at), Some(request)) => {
             text.push_str(&format!("Next: seamctl replay {journal}{more} --at {at} --explain {request}\n"));
         }
-        (Some(at), None) => text.push_str(&format!("Next: seamctl replay {journal}{more} --at {at}\n")),
-        (None, _) => text.push_str(&format!("Next: seamctl replay {journal}{more} --verify\n")),
+        // Of a time alone a replay can say nothing.
+        (Some(_), None) | (None, _) => text.push_str(&format!("Next: seamctl replay {journal}{more} --verify\n")),
     }
     text
 }
