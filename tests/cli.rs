@@ -162,6 +162,18 @@ fn decide_names_the_line_at_fault_and_keeps_what_came_before() {
 }
 
 #[test]
+fn evidence_that_cannot_be_written_is_bad_usage_and_names_the_option() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let out_dir = file.path().to_str().unwrap();
+    for command in ["experiments", "evaluate"] {
+        let output = seamctl(&[command, "--out", out_dir]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{command}: {}", err(&output));
+        assert!(err(&output).starts_with(&format!("seamctl: --out {out_dir}: ")), "{}", err(&output));
+    }
+    assert_eq!(std::fs::metadata(file.path()).unwrap().len(), 0);
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let mut child = program(env!("CARGO_BIN_EXE_seamctl"))
         .args(["completions", "bash"])
