@@ -229,7 +229,7 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
     let row = &tried["choosers"][1];
     let counts = ["strict", "tolerant", "neither"].map(|kind| row[kind].as_u64().unwrap());
     assert_eq!(counts.iter().sum::<u64>(), requests);
-    let words = format!("{} strict, {} tolerant, {} neither. Strict are the classes", counts[0], counts[1], counts[2]);
+    let words = format!("{} strict, {} tolerant, {} neither.\nStrict are the classes", counts[0], counts[1], counts[2]);
     assert!(out(&output).contains(&words), "{}", out(&output));
 
     let decided = golden().into_iter().find_map(|entry| match entry {

@@ -153,7 +153,7 @@ fn text(report: &Report, named: Option<&Named>) -> String {
     text.push_str(&rules_text(named));
     // Each chooser's row counts the same requests.
     if let Some(row) = report.choosers.iter().find(|row| row.chooser == Chooser::Seam) {
-        text.push_str(&format!("{}. {}", classes::counts(row.strict, row.tolerant, row.neither), classes::note()));
+        text.push_str(&format!("{}.\n{}", classes::counts(row.strict, row.tolerant, row.neither), classes::note()));
     }
     text.push_str(&format!(
         "\"as recorded\" has what hosts answered, with leases and quotes; the other lines are first choices, before\n\
