@@ -36,6 +36,8 @@ pub struct Row {
     pub tolerant_on_degraded_pct: Option<f64>,
     /// Tolerant requests on a HEALTHY path.
     pub tolerant_on_healthy: u64,
+    /// Requests that are neither strict nor tolerant.
+    pub neither: u64,
     /// The median of what the next probe of the chosen path took, in milliseconds, to 2.2 %.
     pub observed_p50_ms: Option<f64>,
     /// Its 99th percentile.
@@ -197,6 +199,7 @@ impl Tally {
             tolerant: self.tolerant,
             tolerant_on_degraded_pct: percent(self.tolerant_on_degraded, self.tolerant),
             tolerant_on_healthy: self.tolerant_on_healthy,
+            neither: self.requests - self.strict - self.tolerant,
             observed_p50_ms: self.observed.quantile(0.50),
             observed_p99_ms: self.observed.quantile(0.99),
             observed_lost: self.observed_lost,
