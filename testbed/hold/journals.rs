@@ -12,7 +12,7 @@ use crate::process::Site;
 
 /// The section that keeps a host's journal: small segments, so that they are turned often.
 pub(crate) fn section(site: &Site, name: &str) -> String {
-    format!("[journal]\ndir = \"{}\"\nsegment_size = \"256KiB\"\n", folder(site, name).display())
+    format!("[journal]\ndir = \"{}\"\nsegment_size = \"64KiB\"\n", folder(site, name).display())
 }
 
 pub(crate) fn folder(site: &Site, name: &str) -> PathBuf {
