@@ -28,11 +28,18 @@ pub(crate) fn verified(segments: &[SegmentFile]) -> LifeReport {
     report.lives.remove(0)
 }
 
-/// Whoever begins to read at a later segment must find all that is promised too.
+/// Whoever begins to read at a later segment must find all that is promised too: there, and in the next.
 pub(crate) fn verified_from_each_segment(dir: &Path) -> usize {
     let history = History::open(&[dir]).unwrap();
-    let later = history.lives().iter().flat_map(|life| (1..life.segments.len()).map(|from| &life.segments[from..]));
-    later.map(verified).count()
+    let mut begun = 0;
+    for life in history.lives() {
+        let count = life.segments.len();
+        for from in 1..count {
+            verified(&life.segments[from..count.min(from + 2)]);
+            begun += 1;
+        }
+    }
+    begun
 }
 
 /// What one life says of itself.
