@@ -3,6 +3,7 @@
 //! what is allowed.
 
 mod check;
+mod policy_file;
 mod reader;
 mod sections;
 mod suggest;
@@ -13,8 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::health::Thresholds;
-use crate::model::{Role, Workload, builtin_workloads};
+use crate::model::{Role, Workload};
 
 pub use sections::{
     ApiConfig, ApiTls, ArenaConfig, DecodeConfig, EngineConfig, EngineKind, JournalConfig, MeshConfig, MetricsConfig,
@@ -97,10 +97,8 @@ impl Config {
     /// across keys are checked once every key can be read.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, ConfigError> {
         let mut document = reader::read::<Self>(text, origin)?;
-        if !document.names("policy.thresholds.prs_reject_threshold") {
-            let policy = &mut document.value.policy;
-            policy.thresholds.prs_reject_threshold = Thresholds::of(policy.profile).prs_reject_threshold;
-        }
+        let names_limit = document.names(policy_file::PRS_LIMIT);
+        document.value.policy.settle(names_limit);
         let problems = check::check(&document.value);
         if problems.is_empty() { Ok(document.value) } else { Err(document.refuse(problems)) }
     }
@@ -110,16 +108,7 @@ impl Config {
     /// # Errors
     /// The file cannot be read, or as [`Config::from_toml`].
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let origin = path.display().to_string();
-        let unreadable = |detail: String| ConfigError {
-            origin: origin.clone(),
-            problems: vec![Problem { line: None, key: String::new(), detail }],
-        };
-        let size = std::fs::metadata(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?.len();
-        if size > MAX_FILE_BYTES {
-            return Err(unreadable(format!("found {size} bytes, allowed at most {MAX_FILE_BYTES}")));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+        let (text, origin) = read_file(path)?;
         Self::from_toml(&text, &origin)
     }
 
@@ -156,14 +145,7 @@ impl Config {
     /// configured others.
     #[must_use]
     pub fn workloads(&self) -> Vec<Workload> {
-        let mut classes = builtin_workloads();
-        for configured in self.policy.workloads.iter().map(WorkloadConfig::workload) {
-            match classes.iter_mut().find(|class| class.name == configured.name) {
-                Some(class) => *class = configured,
-                None => classes.push(configured),
-            }
-        }
-        classes
+        self.policy.classes()
     }
 
     /// Where the certificate comes from.
@@ -178,6 +160,21 @@ impl Config {
             }
         }
     }
+}
+
+/// The text of a file, and its name.
+fn read_file(path: &Path) -> Result<(String, String), ConfigError> {
+    let origin = path.display().to_string();
+    let unreadable = |detail: String| ConfigError {
+        origin: origin.clone(),
+        problems: vec![Problem { line: None, key: String::new(), detail }],
+    };
+    let size = std::fs::metadata(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(unreadable(format!("found {size} bytes, allowed at most {MAX_FILE_BYTES}")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+    Ok((text, origin))
 }
 
 /// One thing that is wrong with a configuration.

@@ -26,16 +26,27 @@ mod source;
 mod summary;
 mod watch;
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::client::ClientError;
-use crate::trace::{KvModel, SPEEDUP, TraceError};
+use crate::trace::{KvModel, TraceError};
 
 pub use progress::Progress;
 pub use report::{
     AgentReport, ClassReport, GrayReport, Interesting, OtherPath, Report, ScaleReport, Share, StateAt, Transfers,
 };
 pub use run::Run;
+
+pub use crate::trace::SPEEDUP;
+
+/// How many prefill hosts there may be.
+pub const PREFILL: RangeInclusive<usize> = 1..=8;
+/// How many decode hosts there may be.
+pub const DECODE: RangeInclusive<usize> = 1..=16;
+/// How many requests may be sent.
+pub const REQUESTS: RangeInclusive<usize> = 1..=100_000;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,21 +90,19 @@ impl Options {
     /// # Errors
     /// Names the option, what was found and what is allowed.
     pub fn check(&self) -> Result<(), DemoError> {
-        let count = |option, found: usize, most: usize| {
-            if (1..=most).contains(&found) {
-                return Ok(());
-            }
-            Err(DemoError::BadOption { option, found: found.to_string(), allowed: format!("1 to {most}") })
-        };
-        count("--prefill", self.prefill, 8)?;
-        count("--decode", self.decode, 16)?;
-        count("--requests", self.requests, 100_000)?;
-        if SPEEDUP.contains(&self.speedup) {
-            return Ok(());
-        }
-        let (found, allowed) = (self.speedup.to_string(), "0.1 to 10000".to_owned());
-        Err(DemoError::BadOption { option: "--speedup", found, allowed })
+        within("--prefill", self.prefill, &PREFILL)?;
+        within("--decode", self.decode, &DECODE)?;
+        within("--requests", self.requests, &REQUESTS)?;
+        within("--speedup", self.speedup, &SPEEDUP)
     }
+}
+
+fn within<T: PartialOrd + Display>(option: &'static str, found: T, range: &RangeInclusive<T>) -> Result<(), DemoError> {
+    if range.contains(&found) {
+        return Ok(());
+    }
+    let allowed = format!("{} to {}", range.start(), range.end());
+    Err(DemoError::BadOption { option, found: found.to_string(), allowed })
 }
 
 /// Why a run did not get to its end. Nothing is left behind.

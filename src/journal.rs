@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Each core has a tape of its own in it: a snapshot, then every turn in order. A snapshot of every
-//! core stands in every segment before that core's first turn there, and after every gap, so that a
-//! reader may begin at any segment. Between two segments of one life a tape goes on.
+//! core stands in every segment before whatever that core did since the segment was opened, and after
+//! every gap, so that a reader may begin at any segment. Between two segments of one life a tape goes
+//! on; turns that waited when a segment was opened may come before its snapshots.
 //!
 //! A turn holds its input whole and its outputs in two forms: what matters to people ([`Said`]) as
 //! it was, and all of them, byte for byte, as a digest. Whoever plays the tape again can therefore

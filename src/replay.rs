@@ -264,8 +264,13 @@ impl Replay {
             pools: self.pools.len() as u64,
             strict_requests: totals.strict,
             tolerant_requests: totals.tolerant,
+            // A request is never both.
+            neither_requests: totals.requests - totals.strict - totals.tolerant,
             strict_workloads_protected_by_seam: totals.protected_by_seam,
             headroom_preserved_by_seam: totals.preserved_by_seam,
+            strict_protected_extra_ms: totals.protected_extra_ms(),
+            headroom_preserved_extra_ms: totals.preserved_extra_ms(),
+            no_pool_by_seam: totals.not_placed_by_seam,
             unlisted_alternates: totals.unlisted_alternates,
         }
     }
@@ -307,7 +312,7 @@ impl Replay {
         let facts = Facts::of(&request.workload, candidates, decision);
         self.totals.rows += request.rows.len() as u64;
         self.totals.unlisted_alternates += u64::from(!request.alternates_listed);
-        self.totals.count(&facts, decision.choice.chosen.and_then(state));
+        self.totals.count(&facts, decision.choice.chosen.and_then(|index| candidates.get(index)));
 
         let (seen, sights) = self.view(candidates, decision);
         let ask = Ask { at_ms, prefix_blocks };

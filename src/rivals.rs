@@ -110,13 +110,15 @@ pub trait Rival {
     fn finished(&mut self, _outcome: &Finished<'_>) {}
 }
 
-/// Which pools a naive policy may choose from: the published evidence has both.
+/// Which pools a naive policy may choose from: the published evidence has both. Their names are those
+/// of `--rivals-see`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub enum Choosable {
     /// Every pool that is neither quarantined nor full: the experiments' view.
+    #[serde(rename = "up")]
     UpAndNotFull,
     /// Only what Seam's own rules admit: the replay's view.
+    #[serde(rename = "admissible")]
     AdmissibleOnly,
 }
 

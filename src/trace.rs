@@ -45,12 +45,20 @@ pub struct TraceRequest {
 /// Why a trace cannot be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file cannot be opened or read, or its compression is broken.
+    /// The file cannot be opened or read.
     #[error("{file}: {source}")]
     Io {
         /// The trace.
         file: String,
         /// The system's own words.
+        source: std::io::Error,
+    },
+    /// The file's compression is broken.
+    #[error("{file}: found broken gzip ({source}), allowed a whole gzip file, or plain text")]
+    Gzip {
+        /// The trace.
+        file: String,
+        /// What is broken.
         source: std::io::Error,
     },
     /// A line is not what its format says.
@@ -186,9 +194,10 @@ impl Iterator for TraceReader {
 pub(crate) fn open_lines(name: &str, input: impl Read + Send + 'static) -> Result<Lines, TraceError> {
     let io = |source| TraceError::Io { file: name.to_owned(), source };
     let (head, input) = peek(Box::new(input), 2).map_err(io)?;
+    let gzip = head == [0x1f, 0x8b];
     let plain: Box<dyn Read + Send> =
-        if head == [0x1f, 0x8b] { Box::new(MultiGzDecoder::new(BufReader::new(input))) } else { Box::new(input) };
-    Ok(Lines::new(name, Box::new(BufReader::with_capacity(READ_BYTES, plain))))
+        if gzip { Box::new(MultiGzDecoder::new(BufReader::new(input))) } else { Box::new(input) };
+    Ok(Lines::new(name, Box::new(BufReader::with_capacity(READ_BYTES, plain)), gzip))
 }
 
 /// Uncompressed bytes read at once.

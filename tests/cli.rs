@@ -86,7 +86,7 @@ fn every_command_explains_itself() {
 #[test]
 fn bad_usage_is_status_two_and_says_what_is_allowed() {
     let mut text = String::new();
-    let cases: [&[&str]; 12] = [
+    let cases: [&[&str]; 22] = [
         &["statsu"],
         &["status", "--agent", "127.0.0.1:7980"],
         &["status", "--agent", "https://127.0.0.1:7980"],
@@ -98,6 +98,16 @@ fn bad_usage_is_status_two_and_says_what_is_allowed() {
         &["route", "batch", "--source", "p1"],
         &["decide", "--profile", "mash"],
         &["demo", "--prefill", "0"],
+        &["demo", "--decode", "-1"],
+        &["demo", "--requests", "many"],
+        &["demo", "--speedup", "-0.5"],
+        &["demo", "--seed", "-1"],
+        &["demo", "--model", "mistral-7b"],
+        &["simulate", "--seed", "1.5"],
+        &["replay", "trace.csv", "--seed", "-1"],
+        &["timeline", "dir", "--out", "x.svg", "--width", "-10"],
+        &["timeline", "dir", "--out", "x.svg", "--from", "-1"],
+        &["route", "batch", "--bytes", "-1"],
         &["certs", "issue", "dir", "no/name"],
     ];
     for args in cases {
@@ -149,6 +159,18 @@ fn decide_names_the_line_at_fault_and_keeps_what_came_before() {
     let missing = decide(&["--input", "no/such/file"], "");
     assert_eq!(missing.status.code(), Some(2));
     assert!(err(&missing).contains("no/such/file"));
+}
+
+#[test]
+fn evidence_that_cannot_be_written_is_bad_usage_and_names_the_option() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let out_dir = file.path().to_str().unwrap();
+    for command in ["experiments", "evaluate"] {
+        let output = seamctl(&[command, "--out", out_dir]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{command}: {}", err(&output));
+        assert!(err(&output).starts_with(&format!("seamctl: --out {out_dir}: ")), "{}", err(&output));
+    }
+    assert_eq!(std::fs::metadata(file.path()).unwrap().len(), 0);
 }
 
 #[test]

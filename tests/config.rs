@@ -3,6 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
+#[path = "config/policy_table.rs"]
+mod policy_table;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

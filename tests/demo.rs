@@ -84,8 +84,8 @@ fn what_cannot_be_used_is_said_before_anything_starts() {
     let trace = folder.path().join("trace.csv");
     std::fs::write(&trace, "arrival_s,input_tokens,output_tokens\n0,x,1\n").unwrap();
     for (arguments, expected) in [
-        (vec!["--prefill", "0"], "--prefill: found 0, allowed 1 to 8"),
-        (vec!["--model", "llama-3-8b"], "did you mean \"llama-3.1-8b\""),
+        (vec!["--prefill", "0"], "'--prefill <N>': allowed a whole number, 1 to 8"),
+        (vec!["--model", "llama-3-8b"], "(did you mean llama-3.1-8b?)"),
         (vec!["--trace", "/nowhere/trace.csv"], "/nowhere/trace.csv: No such file"),
         (vec!["--trace", trace.to_str().unwrap()], "trace.csv, line 2, input_tokens: found x"),
     ] {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use seam::eval::artifacts;
 use seam::model::Profile;
 use seam::policy::record::DecisionRecord;
+use seam::rivals::Policy;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -90,24 +91,48 @@ fn the_decision_that_the_decision_model_reads_is_the_one_in_the_trace() {
     }
 }
 
+/// What `text` names in backticks, and what it links to, each from the folder `from`.
+fn named_files<'a>(text: &'a str, from: &Path) -> Vec<(&'a str, PathBuf)> {
+    const ROOTS: [&str; 8] =
+        ["src/", "docs/", "tests/", "outputs/", "configs/", "testbed/", "experiments/", "scenarios/"];
+    let quoted = text.split('`').skip(1).step_by(2);
+    // Fuzzing makes this one.
+    let made = |word: &str| word.starts_with("testbed/fuzz/artifacts");
+    let is_path =
+        |word: &&str| ROOTS.iter().any(|root| word.starts_with(root)) && !word.contains([' ', '*', '{']) && !made(word);
+    let quoted = quoted.filter(is_path).map(|word| {
+        // From the project's root, or, in a document of a folder with such folders, from there.
+        let here = from.join(word);
+        (word, if here.exists() { here } else { root().join(word) })
+    });
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
+    let local = |link: &&str| !link.starts_with(['#', '<']) && !link.contains("://");
+    let links = links.filter(local).map(|link| (link, from.join(link.split('#').next().unwrap())));
+    quoted.chain(links).collect()
+}
+
 #[test]
-fn every_picture_and_file_that_a_document_cites_is_there() {
-    for document in [
-        "docs/experiments.md",
-        "docs/scenarios.md",
-        "docs/decision-model.md",
-        "docs/replacement-path.md",
-        "outputs/summary.md",
-    ] {
-        let text = read(document);
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        let folder = root().join(document).parent().unwrap().to_owned();
-        for link in links.filter(|link| !link.starts_with("http") && !link.starts_with('#')) {
-            let path = folder.join(link.split('#').next().unwrap());
-            assert!(path.exists(), "{document} cites {link}");
-        }
-        for word in text.split('`').filter(|word| word.starts_with("outputs/")) {
-            assert!(root().join(word).exists(), "{document} cites {word}");
+fn every_file_that_a_document_names_is_there() {
+    let docs = files(&root().join("docs")).into_iter().filter(|path| path.ends_with(".md"));
+    let mut seen = 0;
+    for document in docs.chain(["README.md", "testbed/README.md", "outputs/summary.md"].map(str::to_owned)) {
+        // Blocks are what a shell or a program prints.
+        let text: String = read(&document).split("```").step_by(2).collect();
+        let folder = root().join(&document).parent().unwrap().to_owned();
+        for (name, path) in named_files(&text, &folder) {
+            assert!(path.exists(), "{document} names {name}, which is not there");
+            seen += 1;
         }
     }
+    assert!(seen > 100, "{seen}");
+}
+
+#[test]
+fn the_readme_counts_the_policies_that_there_are() {
+    let (blocks, others): (Vec<Policy>, Vec<Policy>) =
+        Policy::ALL.iter().filter(|policy| **policy != Policy::Seam).partition(|policy| policy.needs_prefix_blocks());
+    assert_eq!((others.len(), blocks.as_slice()), (8, [Policy::KvLoad].as_slice()));
+    let readme = read("README.md").replace('\n', " ");
+    assert_eq!(readme.matches("beside eight other policies").count(), 2);
+    assert!(readme.contains("(a ninth, `kv_load`, needs a trace with prefix blocks)"));
 }

@@ -8,6 +8,8 @@
 mod command;
 #[path = "replay/document.rs"]
 mod document;
+#[path = "replay/output.rs"]
+mod output;
 #[path = "replay/published.rs"]
 mod published;
 #[path = "replay/reading.rs"]

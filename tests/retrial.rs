@@ -120,6 +120,10 @@ fn a_changed_threshold_changes_what_the_gray_path_carries_and_each_change_has_a_
         let ends = [&change.from, &change.to].map(Option::is_some);
         let said = [change.why.contains("now "), change.why.contains("then ")];
         assert_eq!(said, ends, "{}", change.why);
+        assert_eq!([change.now, change.then].map(|rule| rule.is_some()), ends);
+        for rule in [change.now, change.then].into_iter().flatten() {
+            assert!(change.why.contains(rule.code.as_str()), "{}", change.why);
+        }
     }
     assert_eq!(report.first_change, Some(report.changes[0].at));
     // Blind to latency and jitter, strict work lands on the gray path.

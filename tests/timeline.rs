@@ -257,6 +257,27 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// The command that a closing line names, run as it is printed.
+fn run_next(line: &str) -> Option<i32> {
+    let args = line.strip_prefix("Next: seamctl ").unwrap().split(' ');
+    Command::new(env!("CARGO_BIN_EXE_seamctl")).args(args).output().unwrap().status.code()
+}
+
+#[test]
+fn without_a_request_beside_the_trouble_the_next_command_works_too() {
+    for node in ["p0", "d0"] {
+        let dir = tempfile::tempdir().unwrap();
+        let journals = dir.path().join("journals");
+        write(&journals, &Incident { per_s: 1e-9, ..Incident::small() }, &[node]);
+        let out = dir.path().join("x.svg");
+        let output = seamctl(&[journals.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let said = text(&output.stdout);
+        assert!(said.contains(": 0 decisions"), "{said}");
+        assert_eq!(run_next(said.lines().last().unwrap()), Some(0), "{said}");
+    }
+}
+
 #[test]
 fn the_command_draws_folders_and_files_as_svg_and_as_a_page_that_needs_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,13 +296,14 @@ fn the_command_draws_folders_and_files_as_svg_and_as_a_page_that_needs_nothing_e
         assert!(said.contains(&format!("{} decisions", expected.decisions)), "{said}");
         let next = said.lines().last().unwrap();
         assert!(next.starts_with("Next: seamctl replay ") && next.contains(" --at 2027-01-15T08:00:"), "{next}");
+        assert_eq!(run_next(next), Some(0), "{next}");
     }
     let entries: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(entries.len(), 3, "nothing unfinished is left behind: {entries:?}");
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_by_name_with_status_two_and_what_cannot_be_written_with_one() {
+fn what_cannot_be_drawn_or_written_is_refused_by_name_with_status_two() {
     let dir = tempfile::tempdir().unwrap();
     let journals = dir.path().join("journals");
     write(&journals, &Incident { prefill: 1, decode: 3, per_s: 1.0, until_ms: 2_000 }, &["p0"]);
@@ -291,16 +313,26 @@ fn what_cannot_be_drawn_is_refused_by_name_with_status_two_and_what_cannot_be_wr
     std::fs::write(&foreign, "timestamp,request").unwrap();
     std::fs::create_dir(dir.path().join("empty")).unwrap();
     let empty = format!("{here}/empty");
+    let taken = format!("{here}/taken.svg");
+    std::fs::create_dir(&taken).unwrap();
+    // Told by its content, whatever its name.
+    let linked = format!("{here}/linked.svg");
+    let segment = std::fs::read_dir(journals).unwrap().next().unwrap().unwrap().path();
+    let segment =
+        if segment.is_dir() { std::fs::read_dir(segment).unwrap().next().unwrap().unwrap().path() } else { segment };
+    std::fs::hard_link(segment, &linked).unwrap();
     let unwritable = format!("{here}/no/such/x.svg");
-    let cases: [(&[&str], i32, &str); 8] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (&[journals, "--out", "x.png"], 2, "allowed a name that ends in .svg or .html"),
         (&[journals, "--out", &svg, "--from", "noon"], 2, "found \"noon\", allowed a date like"),
-        (&[journals, "--out", &svg, "--width", "10"], 2, "width: found 10, allowed 640 to 8000 pixels"),
+        (&[journals, "--out", &svg, "--width", "10"], 2, "allowed a whole number, 640 to 8000"),
         (&[journals, "--out", &svg, "--from", "2030-01-01T00:00:00Z"], 2, "found none, allowed at least one"),
         (&[journals, "--out", &svg, "--from", "2000", "--to", "1000"], 2, "from and to: found 1970-"),
         (&[&foreign, "--out", &svg], 2, "no journal: it begins with \"timestam\""),
         (&[&empty, "--out", &svg], 2, "no journal in this folder"),
-        (&[journals, "--out", &unwritable], 1, "No such file or directory"),
+        (&[journals, "--out", &unwritable], 2, "no/such: cannot be written: No such file or directory"),
+        (&[journals, "--out", &taken], 2, "taken.svg: cannot be written: is a directory"),
+        (&[&linked, "--out", &linked], 2, "is the same file as the input"),
     ];
     for (args, status, words) in cases {
         let output = seamctl(args);

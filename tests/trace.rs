@@ -115,7 +115,7 @@ fn an_endless_line_is_refused_at_its_limit() {
 fn broken_compression_is_an_error_of_the_file() {
     let mut bytes = gzip(&AZURE.repeat(100));
     bytes.truncate(bytes.len() / 2);
-    assert!(matches!(read(bytes), Err(TraceError::Io { .. })));
+    assert!(matches!(read(bytes), Err(TraceError::Gzip { .. })));
 }
 
 #[test]

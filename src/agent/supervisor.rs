@@ -124,3 +124,6 @@ fn core_failed(reason: &str) -> ! {
     journal::flush_all(FLUSH_LIMIT);
     std::process::exit(CORE_FAILED);
 }
+
+#[cfg(test)]
+mod tests;

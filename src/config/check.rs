@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Config, EngineKind, Problem, RailConfig, format_size};
+use super::{Config, EngineKind, PolicyConfig, Problem, RailConfig, format_size};
 use crate::health::Thresholds;
 use crate::health::score::ThresholdField;
 use crate::model::{BackendKind, Mover, NodeName, PAGE_BYTES, Profile, Role};
@@ -33,12 +33,19 @@ pub(super) fn check(config: &Config) -> Vec<Problem> {
     decode(&mut checks, config);
     rails(&mut checks, config);
     probe(&mut checks, config);
-    policy(&mut checks, config);
+    policy(&mut checks, &config.policy, config.probe.interval);
     transfer(&mut checks, config);
     arena(&mut checks, config);
     checks.between("metrics.max_paths", config.metrics.max_paths, 0, 100_000);
     journal(&mut checks, config);
     records(&mut checks, config);
+    checks.0
+}
+
+/// Everything that is wrong with a `policy` table where paths are probed this often.
+pub(super) fn check_policy(found: &PolicyConfig, probe_interval: Duration) -> Vec<Problem> {
+    let mut checks = Checks::default();
+    policy(&mut checks, found, probe_interval);
     checks.0
 }
 
@@ -240,12 +247,11 @@ fn probe(checks: &mut Checks, config: &Config) {
     checks.measures("probe.bulk_budget", config.probe.bulk_budget, 1024, 1 << 30);
 }
 
-fn policy(checks: &mut Checks, config: &Config) {
-    let policy = &config.policy;
+fn policy(checks: &mut Checks, policy: &PolicyConfig, probe_interval: Duration) {
     checks.between("policy.max_excluded_fraction", policy.max_excluded_fraction, 0.0, 1.0);
     thresholds(checks, &policy.thresholds);
     if policy.profile == Profile::Mesh {
-        mesh_rules(checks, config);
+        mesh_rules(checks, &policy.thresholds, probe_interval);
     }
     checks.at_most("policy.workloads", policy.workloads.len(), MAX_WORKLOADS);
     let mut names = BTreeSet::new();
@@ -262,9 +268,8 @@ fn policy(checks: &mut Checks, config: &Config) {
 }
 
 /// What the mesh profile's numbers must be to each other, and to how often paths are probed.
-fn mesh_rules(checks: &mut Checks, config: &Config) {
-    let found = &config.policy.thresholds;
-    let interval_ms = config.probe.interval.as_secs_f64() * 1000.0;
+fn mesh_rules(checks: &mut Checks, found: &Thresholds, probe_interval: Duration) {
+    let interval_ms = probe_interval.as_secs_f64() * 1000.0;
     let key = |name: &str| format!("policy.thresholds.{name}");
     let stale_ms = 3.0 * interval_ms;
     checks.require(found.stale_after_ms >= stale_ms, &key("stale_after_ms"), || {

@@ -43,6 +43,12 @@ impl<T> Document<'_, T> {
     }
 }
 
+/// The names of the outermost tables and keys; none where the text is no TOML.
+pub(super) fn tables(text: &str) -> Option<Vec<String>> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    errors.is_empty().then(|| root.get_ref().keys().map(|key| key.get_ref().to_string()).collect())
+}
+
 /// Reads `text` as a `T`.
 pub(super) fn read<'t, T: DeserializeOwned>(text: &'t str, origin: &'t str) -> Result<Document<'t, T>, ConfigError> {
     let (root, errors) = DeTable::parse_recoverable(text);
@@ -182,9 +188,26 @@ fn explain(message: &str, key: &str, found: &str) -> String {
         return format!("the key {field} is missing");
     }
     if let Some((_, expected)) = message.split_once(", expected ") {
-        return format!("found {found}, allowed {expected}");
+        return format!("found {found}, allowed {}", kind(expected));
     }
     message.to_owned()
+}
+
+/// What serde expects, in words of somebody who writes TOML.
+fn kind(expected: &str) -> String {
+    match expected {
+        "f32" | "f64" => "a number".to_owned(),
+        "u8" => format!("a whole number, 0 to {}", u8::MAX),
+        "u16" => format!("a whole number, 0 to {}", u16::MAX),
+        "u32" => format!("a whole number, 0 to {}", u32::MAX),
+        "u64" | "usize" => "a whole number of at least 0".to_owned(),
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "an array".to_owned(),
+        "a map" => "a table".to_owned(),
+        other if other.starts_with("struct ") => "a table".to_owned(),
+        other => other.to_owned(),
+    }
 }
 
 fn show(value: &DeValue<'_>) -> String {

@@ -126,7 +126,10 @@ impl Report {
     fn write_next(&self, out: &mut String, paint: Paint, kept: bool) -> std::fmt::Result {
         let Some(first) = self.agents.first() else { return Ok(()) };
         if !kept {
-            return writeln!(out, "\nNext: `--keep` leaves the agents running, to be asked with seamctl and curl.");
+            return writeln!(
+                out,
+                "\nNext: seamctl demo --keep leaves the agents running, to be asked with seamctl and curl"
+            );
         }
         writeln!(out, "\n{}", paint.bold("The mesh is up until Ctrl-C"))?;
         for agent in &self.agents {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -130,31 +130,45 @@ pub fn all() -> Result<Vec<Artifact>, EvalError> {
     Ok(artifacts)
 }
 
+/// A file of the evidence cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// The system's own words.
+    pub source: std::io::Error,
+}
+
 /// Writes `artifacts` below `folder`, each whole or not at all. What has the same bytes already stays
-/// as it is.
+/// as it is, and nothing is written unless all places can be.
 ///
 /// # Errors
 /// Names the file that cannot be written.
-pub fn write(folder: &Path, artifacts: &[Artifact]) -> std::io::Result<Vec<Written>> {
-    let write = |artifact: &Artifact| {
+pub fn write(folder: &Path, artifacts: &[Artifact]) -> Result<Vec<Written>, WriteError> {
+    let named = |artifact: &Artifact, source| WriteError { path: folder.join(&artifact.path), source };
+    let before = artifacts.iter().map(|artifact| {
         let path = folder.join(&artifact.path);
-        let named = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let before = match std::fs::read(&path) {
-            Ok(bytes) if bytes == artifact.text.as_bytes() => return Ok(Written::Same),
-            Ok(_) => Written::Changed,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Written::New,
-            Err(error) => return Err(named(error)),
-        };
-        whole(&path, artifact.text.as_bytes()).map_err(named)?;
-        Ok(before)
-    };
-    artifacts.iter().map(write).collect()
+        std::fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(|error| named(artifact, error))?;
+        match std::fs::read(&path) {
+            Ok(bytes) if bytes == artifact.text.as_bytes() => Ok(Written::Same),
+            Ok(_) => Ok(Written::Changed),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Written::New),
+            Err(error) => Err(named(artifact, error)),
+        }
+    });
+    let before: Vec<Written> = before.collect::<Result<_, _>>()?;
+    for (artifact, before) in artifacts.iter().zip(&before) {
+        if *before != Written::Same {
+            whole(&folder.join(&artifact.path), artifact.text.as_bytes()).map_err(|error| named(artifact, error))?;
+        }
+    }
+    Ok(before)
 }
 
 /// A file that is there with all its bytes, or as it was.
 fn whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
     let mut file = tempfile::Builder::new().prefix(".seam-").permissions(readable()).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.persist(path)?;
@@ -182,5 +196,12 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path().join("a")).unwrap().count(), 1, "nothing temporary stays");
         let error = write(&folder.path().join("a/b.txt"), &artifacts("x")).unwrap_err();
         assert!(error.to_string().contains("a/b.txt"), "{error}");
+
+        // One place that is taken, and nothing is written at the others.
+        std::fs::create_dir(folder.path().join("taken")).unwrap();
+        let two = ["new.txt", "taken"].map(|name| Artifact::new(name, "x".to_owned()));
+        let error = write(folder.path(), &two).unwrap_err();
+        assert_eq!(error.path, folder.path().join("taken"));
+        assert!(!folder.path().join("new.txt").exists());
     }
 }

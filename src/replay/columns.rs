@@ -1,6 +1,7 @@
 //! The columns of a trace, found by name.
 
 use super::fields::Fields;
+use super::timestamp::parse_ms;
 use crate::trace::{Lines, TraceError};
 
 /// The columns that a trace must have.
@@ -89,11 +90,15 @@ impl Columns {
             return Err(no_trace(lines, "JSON"));
         }
         if missing.len() == NAMES.len() {
+            if is_row(&header) {
+                let allowed = "a header in each file, also where one trace is split into several";
+                return Err(lines.malformed("the first line", "a row and no header", allowed));
+            }
             return Err(no_trace(lines, &what_it_is(&header)));
         }
         if !missing.is_empty() {
             let found = format!("no column {}", missing.join(", "));
-            return Err(lines.malformed("the header", &found, "each of the columns once, in any order"));
+            return Err(lines.malformed_whole("the header", found, "each of the columns once, in any order"));
         }
         Ok(Self { places, prefix_blocks: place(lines, &header, PREFIX_BLOCKS)?, width: header.len() })
     }
@@ -131,6 +136,11 @@ fn place(lines: &Lines, header: &[&str], name: &str) -> Result<Option<usize>, Tr
         return Err(lines.malformed("the header", &format!("{name} twice"), "each of the columns once, in any order"));
     }
     Ok(first)
+}
+
+/// Whether a line without any column's name is a row of a trace.
+fn is_row(line: &[&str]) -> bool {
+    line.len() >= NAMES.len() && line.iter().any(|field| parse_ms(field).is_ok())
 }
 
 /// A guess at a file that is no such trace.

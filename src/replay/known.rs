@@ -81,11 +81,12 @@ pub(super) struct RequestIds {
     older: HashSet<u128>,
     /// How many each set holds at most.
     limit: usize,
+    last: Option<u128>,
 }
 
 impl RequestIds {
     pub(super) fn new(limit: usize) -> Self {
-        Self { newest: HashSet::new(), older: HashSet::new(), limit }
+        Self { newest: HashSet::new(), older: HashSet::new(), limit, last: None }
     }
 
     /// Remembers an id by its hash, and says whether it is a new one.
@@ -97,7 +98,13 @@ impl RequestIds {
             std::mem::swap(&mut self.newest, &mut self.older);
             self.newest.clear();
         }
+        self.last = Some(hash);
         self.newest.insert(hash)
+    }
+
+    /// The newest of all.
+    pub(super) fn last(&self) -> Option<u128> {
+        self.last
     }
 }
 

@@ -142,8 +142,8 @@ impl Requests {
             }
             return Err(self.malformed("the file", "a header alone", "at least one request"));
         }
-        self.any = true;
         self.begin(request, ids)?;
+        self.any = true;
         loop {
             let row = self.row(number, pools)?;
             request.rows.push(row);
@@ -184,6 +184,10 @@ impl Requests {
         request.id.clear();
         request.id.push_str(id);
         request.hash = hash_of(id);
+        if !self.any && ids.last() == Some(request.hash) {
+            let found = format!("{:?} again, whose rows began in the file before", request.id);
+            return Err(self.malformed("request_id", &found, "all rows of a request in one file"));
+        }
         if !ids.insert(request.hash) {
             let found = format!("{:?} again, after other requests", request.id);
             return Err(self.malformed("request_id", &found, "the rows of one request next to each other"));
@@ -262,7 +266,8 @@ impl Requests {
     }
 
     fn read_timestamp(&self) -> Result<f64, TraceError> {
-        self.read(Column::Timestamp, timestamp::parse_ms, timestamp::ALLOWED)
+        timestamp::parse_ms(self.text(Column::Timestamp))
+            .map_err(|fault| self.wrong(Column::Timestamp, fault.allowed()))
     }
 
     fn read_prefix_blocks(&self, blocks: &mut Vec<u64>) -> Result<(), TraceError> {

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use book::{Change, Explained};
+pub use book::{Change, Explained, Rule};
 pub use import::{Import, Imported};
 pub use rules::Rules;
 pub use tally::{ClassRow, Row};

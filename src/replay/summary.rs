@@ -67,10 +67,20 @@ pub struct Summary {
     pub strict_requests: u64,
     /// Tolerant requests.
     pub tolerant_requests: u64,
+    /// Requests that are neither: they count in `replay_requests` and in no share.
+    pub neither_requests: u64,
     /// Strict requests that Seam placed on a HEALTHY pool while another candidate was not HEALTHY.
     pub strict_workloads_protected_by_seam: u64,
     /// Tolerant requests that Seam placed on a pool that is not HEALTHY while an admissible one was.
     pub headroom_preserved_by_seam: u64,
+    /// What the former cost: how much larger the latency of the chosen pool was than that of the fastest
+    /// that Seam admits, in milliseconds, on average, to two decimals.
+    pub strict_protected_extra_ms: Option<f64>,
+    /// What the latter cost: the same against the fastest HEALTHY pool that Seam admits; below zero where the
+    /// degraded pool was the faster one.
+    pub headroom_preserved_extra_ms: Option<f64>,
+    /// Requests that Seam did not place.
+    pub no_pool_by_seam: u64,
     /// Requests whose `alternate_count` is not the number of their rows less one.
     pub unlisted_alternates: u64,
 }
@@ -125,15 +135,27 @@ pub(super) struct Facts {
     admissible_not_healthy: bool,
     admissible_healthy: bool,
     admissible_healthy_crowded: bool,
+    /// The smallest latency among those that are admissible; infinite if there is none.
+    fastest_ms: f64,
+    /// Among those that are HEALTHY too.
+    fastest_healthy_ms: f64,
 }
 
 impl Facts {
     pub(super) fn of(workload: &Workload, candidates: &[Candidate], decision: &Decision) -> Self {
         let (strict, tolerant) = (is_strict(workload), is_tolerant(workload));
-        let mut facts = Self { strict, tolerant, ..Self::default() };
+        let none = f64::INFINITY;
+        let mut facts = Self { strict, tolerant, fastest_ms: none, fastest_healthy_ms: none, ..Self::default() };
         for (candidate, assessment) in candidates.iter().zip(&decision.assessments) {
             let healthy = candidate.health.state == PathState::Healthy;
             let admissible = assessment.verdict.admits();
+            let latency_ms = candidate.health.p99_latency_ms;
+            if admissible {
+                facts.fastest_ms = facts.fastest_ms.min(latency_ms);
+            }
+            if admissible && healthy {
+                facts.fastest_healthy_ms = facts.fastest_healthy_ms.min(latency_ms);
+            }
             facts.any_not_healthy |= !healthy;
             facts.admissible_not_healthy |= admissible && !healthy;
             facts.admissible_healthy |= admissible && healthy;
@@ -193,19 +215,47 @@ pub(super) struct Totals {
     pub(super) tolerant: u64,
     pub(super) protected_by_seam: u64,
     pub(super) preserved_by_seam: u64,
+    protected_extra_ms: f64,
+    preserved_extra_ms: f64,
+    pub(super) not_placed_by_seam: u64,
     pub(super) unlisted_alternates: u64,
 }
 
 impl Totals {
-    pub(super) fn count(&mut self, facts: &Facts, chosen_by_seam: Option<PathState>) {
+    /// One more request, and the pool that Seam chose, if any.
+    pub(super) fn count(&mut self, facts: &Facts, chosen_by_seam: Option<&Candidate>) {
         self.requests += 1;
         self.strict += u64::from(facts.strict);
         self.tolerant += u64::from(facts.tolerant);
-        let on_healthy = chosen_by_seam == Some(PathState::Healthy);
-        self.protected_by_seam += u64::from(facts.strict && on_healthy && facts.any_not_healthy);
-        let on_degraded = chosen_by_seam.is_some() && !on_healthy;
-        self.preserved_by_seam += u64::from(facts.tolerant && on_degraded && facts.admissible_healthy);
+        let Some(chosen) = chosen_by_seam else {
+            self.not_placed_by_seam += 1;
+            return;
+        };
+        let healthy = chosen.health.state == PathState::Healthy;
+        let latency_ms = chosen.health.p99_latency_ms;
+        if facts.strict && healthy && facts.any_not_healthy {
+            self.protected_by_seam += 1;
+            self.protected_extra_ms += latency_ms - facts.fastest_ms;
+        }
+        if facts.tolerant && !healthy && facts.admissible_healthy {
+            self.preserved_by_seam += 1;
+            self.preserved_extra_ms += latency_ms - facts.fastest_healthy_ms;
+        }
     }
+
+    pub(super) fn protected_extra_ms(&self) -> Option<f64> {
+        mean(self.protected_extra_ms, self.protected_by_seam)
+    }
+
+    pub(super) fn preserved_extra_ms(&self) -> Option<f64> {
+        mean(self.preserved_extra_ms, self.preserved_by_seam)
+    }
+}
+
+/// A mean, rounded to two decimals as text is; none of nothing.
+fn mean(sum: f64, count: u64) -> Option<f64> {
+    // The sum makes a positive zero of a negative one.
+    (count > 0).then(|| format!("{:.2}", sum / count as f64).parse::<f64>().ok().map(|mean| mean + 0.0)).flatten()
 }
 
 /// A share in percent, rounded to one decimal as text is; none of nothing.
@@ -223,6 +273,7 @@ mod tests {
     #[test]
     fn a_share_of_nothing_is_none_and_others_have_one_decimal() {
         assert_eq!(percent(0, 0), None);
+        assert_eq!((mean(0.0, 0), mean(1.0, 3), mean(-0.001, 1)), (None, Some(0.33), Some(0.0)));
         assert_eq!([percent(1, 3), percent(2, 3), percent(3, 3)], [Some(33.3), Some(66.7), Some(100.0)]);
     }
 }

@@ -2,27 +2,23 @@
 
 use super::TimelineError;
 use crate::replay::journal::utc;
-use crate::replay::timestamp;
+use crate::replay::timestamp::{self, NoTime};
 
 /// The last millisecond of the year 9999, the last that has a date.
 pub(super) const LAST_MS: u64 = 253_402_300_799_999;
 
 /// A point in time, in milliseconds since the Unix epoch: a date such as `2026-05-02T09:00:03.25Z`,
-/// also with an offset like `+02:00`, or a number of milliseconds since the epoch. A number below
-/// 10¹¹ is one of seconds.
+/// also with an offset like `+02:00`, never without either; or a number of milliseconds since the epoch
+/// below 10¹⁴. A number below 10¹¹ is one of seconds.
 ///
 /// # Errors
 /// Says what was found and what is allowed.
 pub fn parse_time(text: &str) -> Result<u64, TimelineError> {
-    match timestamp::parse_ms(text).filter(|ms| (0.0..=LAST_MS as f64).contains(ms)) {
-        // In range, so nothing is lost but parts of a millisecond.
-        Some(ms) => Ok(ms as u64),
-        None => Err(TimelineError::Time {
-            found: text.chars().take(80).collect(),
-            allowed: "a date like \
-             2026-05-02T09:00:03.25Z or with an offset like +02:00, or milliseconds since 1970",
-        }),
-    }
+    let refused =
+        |fault: NoTime| TimelineError::Time { found: text.chars().take(80).collect(), allowed: fault.allowed() };
+    let ms = timestamp::parse_ms(text).map_err(refused)?;
+    // In range, so nothing is lost but parts of a millisecond.
+    if (0.0..=LAST_MS as f64).contains(&ms) { Ok(ms as u64) } else { Err(refused(NoTime::Other)) }
 }
 
 /// The part of [`utc`] from one character to another.
@@ -58,7 +54,11 @@ mod tests {
         assert_eq!(parse_time("1800000000000"), Ok(1_800_000_000_000));
         let error = parse_time("noon").unwrap_err().to_string();
         assert!(error.starts_with("found \"noon\", allowed a date like 2026-"), "{error}");
-        assert!(parse_time("1e300").is_err());
+        let error = parse_time("2027-01-15 08:00:00").unwrap_err().to_string();
+        assert!(error.contains("without one it is ambiguous"), "{error}");
+        let error = parse_time("1800000000000000").unwrap_err().to_string();
+        assert!(error.contains("milliseconds from there on and below 100000000000000"), "{error}");
+        assert!(parse_time("1970-01-01T00:00:00+02:00").is_err(), "before 1970");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Bounded lines with their numbers, and the errors that name them.
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, Error, ErrorKind, Read};
 
 use super::{Input, MAX_TOKENS, TraceError};
 
@@ -12,12 +12,14 @@ pub const MAX_LINE_BYTES: u64 = 1024 * 1024;
 pub(crate) struct Lines {
     file: String,
     input: Input,
+    gzip: bool,
     line: u64,
 }
 
 impl Lines {
-    pub(super) fn new(file: &str, input: Input) -> Self {
-        Self { file: file.to_owned(), input, line: 0 }
+    /// `gzip` says what the input was made from.
+    pub(super) fn new(file: &str, input: Input, gzip: bool) -> Self {
+        Self { file: file.to_owned(), input, gzip, line: 0 }
     }
 
     /// The number of the line that was read last, from 1.
@@ -42,9 +44,18 @@ impl Lines {
                 .by_ref()
                 .take(MAX_LINE_BYTES + 1)
                 .read_until(b'\n', &mut bytes)
-                .map_err(|source| TraceError::Io { file: self.file.clone(), source })?;
+                .map_err(|source| self.unreadable(source))?;
             if bytes.is_empty() {
                 return Ok(false);
+            }
+            // What ends in CR alone is one line, however long.
+            let text_bytes = bytes.trim_ascii_end();
+            if text_bytes.contains(&b'\r') {
+                return Err(self.malformed(
+                    "the line",
+                    "a CR inside it",
+                    "lines that end in LF or CRLF, not in CR alone",
+                ));
             }
             if bytes.len() as u64 > MAX_LINE_BYTES {
                 let allowed = format!("lines of at most {MAX_LINE_BYTES} bytes");
@@ -64,15 +75,25 @@ impl Lines {
         }
     }
 
+    fn unreadable(&self, source: Error) -> TraceError {
+        let file = self.file.clone();
+        match source.kind() {
+            ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof if self.gzip => {
+                TraceError::Gzip { file, source }
+            }
+            _ => TraceError::Io { file, source },
+        }
+    }
+
     /// An error about the line that was read last.
     pub(crate) fn malformed(&self, field: &str, found: &str, allowed: &str) -> TraceError {
-        TraceError::Malformed {
-            file: self.file.clone(),
-            line: self.line,
-            field: field.to_owned(),
-            found: found.chars().take(80).collect(),
-            allowed: allowed.to_owned(),
-        }
+        self.malformed_whole(field, found.chars().take(80).collect(), allowed)
+    }
+
+    /// The same where what was found is said in words of Seam's own, and therefore not cut.
+    pub(crate) fn malformed_whole(&self, field: &str, found: String, allowed: &str) -> TraceError {
+        let (file, field, allowed) = (self.file.clone(), field.to_owned(), allowed.to_owned());
+        TraceError::Malformed { file, line: self.line, field, found, allowed }
     }
 
     /// Checks a number of tokens.

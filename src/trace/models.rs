@@ -53,12 +53,13 @@ impl Default for KvModel {
 
 /// A model that is not in the table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("model: found {found:?}, did you mean {nearest:?}? Allowed: {allowed}")]
+#[error("model: found {found:?}{hint}, allowed: {allowed}")]
 pub struct UnknownModel {
     /// What was asked for, cut to a printable length.
     pub found: String,
-    /// The name in the table that looks most like it.
-    pub nearest: &'static str,
+    /// The name in the table that is nearest, if one is near.
+    pub nearest: Option<&'static str>,
+    hint: String,
     /// Every name.
     pub allowed: String,
 }
@@ -72,10 +73,12 @@ impl FromStr for KvModel {
         if let Some(model) = MODELS.iter().find(|model| model.name == wanted) {
             return Ok(*model);
         }
-        let likeness = |model: &&KvModel| strsim::jaro_winkler(model.name, &wanted);
-        let nearest = MODELS.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).map_or("", |model| model.name);
-        let allowed = MODELS.map(|model| model.name).join(", ");
-        Err(UnknownModel { found, nearest, allowed })
+        let names = MODELS.map(|model| model.name);
+        let distance = |name: &str| strsim::damerau_levenshtein(name, &wanted);
+        let nearest = names.iter().copied().min_by_key(|name| distance(name));
+        let nearest = nearest.filter(|name| distance(name) <= name.len() / 3);
+        let hint = nearest.map(|name| format!(" (did you mean {name}?)")).unwrap_or_default();
+        Err(UnknownModel { found, nearest, hint, allowed: names.join(", ") })
     }
 }
 
@@ -106,11 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_model_is_answered_with_the_nearest_name() {
-        let error = "llama-3-8b".parse::<KvModel>().unwrap_err();
-        assert_eq!(error.nearest, "llama-3.1-8b");
-        assert!(error.to_string().contains("gpt-oss-120b"), "{error}");
-        assert_eq!("qwen-32b".parse::<KvModel>().unwrap_err().nearest, "qwen3-32b");
+    fn an_unknown_model_is_answered_with_the_nearest_name_only_where_one_is_near() {
+        let nearest = |text: &str| text.parse::<KvModel>().unwrap_err().nearest;
+        assert_eq!(nearest("llama-3-8b"), Some("llama-3.1-8b"));
+        assert_eq!(nearest("llama3.1-70b"), Some("llama-3.1-70b"));
+        assert_eq!(nearest("qwen-32b"), Some("qwen3-32b"));
+        let far = "mistral-7b".parse::<KvModel>().unwrap_err().to_string();
+        assert!(far.starts_with("model: found \"mistral-7b\", allowed: llama-3.1-8b, "), "{far}");
+        assert!(far.ends_with("gpt-oss-120b"), "{far}");
+        assert_eq!(["", "gpt-4", "phi-3-8b"].map(nearest), [None; 3]);
     }
 
     #[test]

@@ -27,10 +27,13 @@ fn the_command_prints_json_and_writes_equal_files_for_equal_input() {
         assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
         let printed: Value = serde_json::from_str(&out(&output)).unwrap();
         assert_eq!(printed["policy_metrics"]["seam"]["tolerant_degraded_pct"], 100.0);
-        assert_eq!(printed["rivals_see"], "admissible_only");
+        assert_eq!(printed["rivals_see"], "admissible");
+        assert_eq!(printed["neither_requests"], 0);
         let written: Value = serde_json::from_str(&read(&dir.join("replay.json"))).unwrap();
         assert_eq!(written, printed);
     }
+    let up = seamctl(&[PUBLISHED, "--rivals-see", "up", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&out(&up)).unwrap()["rivals_see"], "up");
     let mut names: Vec<_> = dirs[0].read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["choices.csv", "replay.csv", "replay.json"]);
@@ -79,8 +82,6 @@ fn the_command_refuses_with_status_two_and_leaves_no_files() {
         assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{args:?}");
         assert!(err(&output).contains(part), "{args:?}: {}", err(&output));
     }
-    let output = seamctl(&[PUBLISHED, "--out", bad.to_str().unwrap()]);
-    assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
 }
 
 #[test]
@@ -128,8 +129,44 @@ fn a_configuration_decides_the_same_history_by_its_own_profile_and_thresholds() 
     // What is said beside it wins, and the thresholds stay the file's.
     assert_eq!(decided(stricter, &["--profile", "reference"]), ("reference".to_owned(), 1.into()));
 
-    std::fs::write(&config, "[policy]\nprofil = \"mesh\"\n").unwrap();
-    let output = seamctl(&[PUBLISHED, "--config", config.to_str().unwrap()]);
-    assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
-    assert!(err(&output).contains("policy.profil: unknown key"), "{}", err(&output));
+    for (text, words) in [
+        ("[policy]\nprofil = \"mesh\"\n", "policy.profil: unknown key"),
+        (
+            "[policy.thresholds]\nlatency_quarantine_ms = \"high\"\n",
+            "latency_quarantine_ms: found \"high\", allowed a number\n",
+        ),
+        ("", "found nothing, allowed a [policy] table, or an agent's whole configuration"),
+    ] {
+        std::fs::write(&config, text).unwrap();
+        let output = seamctl(&[PUBLISHED, "--config", config.to_str().unwrap()]);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
+        assert!(err(&output).starts_with("seamctl: --config ") && err(&output).contains(words), "{}", err(&output));
+    }
+}
+
+#[test]
+fn a_file_with_the_policy_alone_is_enough_and_what_it_changes_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("rules.toml");
+    std::fs::write(&config, "[policy]\nthresholds.latency_quarantine_ms = 18.0\n").unwrap();
+    let config = config.to_str().unwrap();
+    let dir = folder.path().join("out");
+    let json: Value = serde_json::from_str(&out(&seamctl(&[PUBLISHED, "--json", "--config", config]))).unwrap();
+    let changed = serde_json::json!({ "latency_quarantine_ms": { "default": 40.0, "found": 18.0 } });
+    assert_eq!(json["config"], serde_json::json!({ "file": config, "thresholds_changed": changed }));
+    assert_eq!(json["profile"], "mesh");
+    let output = seamctl(&[PUBLISHED, "--config", config, "--out", dir.to_str().unwrap()]);
+    let words = format!(
+        "Rules: --config {config}, which changes of the profile's thresholds:\n  \
+         latency_quarantine_ms 18 (40 in mesh)\n"
+    );
+    assert!(out(&output).contains(&words), "{}", out(&output));
+    let written: Value = serde_json::from_str(&read(&dir.join("replay.json"))).unwrap();
+    assert_eq!(written, json);
+
+    // Against the profile that decides: the file's limit of PRS is that of its own.
+    let output = seamctl(&[PUBLISHED, "--config", config, "--profile", "reference"]);
+    assert!(out(&output).contains("\n  prs_reject_threshold 0.25 (0.75 in reference)\n"), "{}", out(&output));
+    let plain: Value = serde_json::from_str(&out(&seamctl(&[PUBLISHED, "--json"]))).unwrap();
+    assert_eq!(plain["config"], Value::Null);
 }

@@ -76,6 +76,40 @@ fn a_request_is_strict_by_class_and_tolerant_by_class_or_criticality() {
     ];
     let (summary, _) = run(trace(&rows), &reference()).unwrap();
     assert_eq!((summary.strict_requests, summary.tolerant_requests, summary.replay_requests), (3, 2, 7));
+    assert_eq!(summary.neither_requests, 2);
+}
+
+#[test]
+fn what_seams_choices_cost_is_told_against_the_fastest_that_it_admits() {
+    let one = |id: &str, class: &str, pool: &str, latency_ms: &str, jitter_ms: &str| {
+        row(&[
+            ("request_id", id),
+            ("workload_type", class),
+            ("pool_id", pool),
+            ("latency_ms", latency_ms),
+            ("jitter_ms", jitter_ms),
+            ("criticality", if class == "batch" { "0.2" } else { "0.7" }),
+            ("is_prefill_decode_strict", "false"),
+            ("jitter_tolerance", "0.5"),
+            ("alternate_count", "1"),
+        ])
+    };
+    let rows = [
+        // Degraded by its jitter, which the class bears, and the faster one.
+        one("r1", "interactive", "jittery", "1.0", "2.2"),
+        one("r1", "interactive", "sound", "3.5", "0.1"),
+        one("r2", "batch", "jittery", "4.0", "2.2"),
+        one("r2", "batch", "sound", "3.25", "0.1"),
+        // Nobody pays for a single candidate.
+        one("r3", "interactive", "sound", "4.0", "0.1"),
+        one("r4", "interactive", "gone", "50", "0.1"),
+    ];
+    let (summary, _) = run(trace(&rows), &reference()).unwrap();
+    assert_eq!((summary.strict_workloads_protected_by_seam, summary.strict_protected_extra_ms), (1, Some(2.5)));
+    assert_eq!((summary.headroom_preserved_by_seam, summary.headroom_preserved_extra_ms), (1, Some(0.75)));
+    assert_eq!(summary.no_pool_by_seam, 1);
+    let (summary, _) = run(trace(&rows[4..5]), &reference()).unwrap();
+    assert_eq!((summary.strict_protected_extra_ms, summary.headroom_preserved_extra_ms), (None, None));
 }
 
 #[test]

@@ -58,6 +58,29 @@ fn several_files_are_one_history() {
 }
 
 #[test]
+fn a_trace_that_was_split_without_its_header_or_within_a_request_is_told_so() {
+    let lines: Vec<&str> = TRACE.lines().collect();
+    let first_id = lines[1].split(',').nth(1).unwrap();
+    assert_eq!(lines[2].split(',').nth(1), Some(first_id), "the first request has more than one row");
+    let second = |second: String| {
+        let mut parts = Replay::new(reference()).unwrap();
+        parts.feed("1.csv", Cursor::new(lines[..2].join("\n")), &mut ()).unwrap();
+        parts.feed("2.csv", Cursor::new(second), &mut ()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        second(lines[2..].join("\n")),
+        "2.csv, line 1, the first line: found a row and no header, allowed a header in each file, also where one \
+         trace is split into several"
+    );
+    let torn = second([&lines[..1], &lines[2..]].concat().join("\n"));
+    let expected = format!(
+        "2.csv, line 2, request_id: found {first_id:?} again, whose rows began in the file before, allowed all rows of \
+         a request in one file"
+    );
+    assert_eq!(torn, expected);
+}
+
+#[test]
 fn what_is_wrong_with_a_trace_is_said_with_file_line_and_column() {
     let after = |rows: &[&[(&str, &str)]]| {
         trace(&[&[row(&[])], rows.iter().map(|changes| row(changes)).collect::<Vec<_>>().as_slice()].concat())
@@ -95,12 +118,37 @@ fn what_is_wrong_with_a_trace_is_said_with_file_line_and_column() {
             "t.csv, line 1, the header: found no column latency_ms, allowed each of the columns once, in any order",
         ),
         (
+            // All of them, however many.
+            HEADER.replace('_', "-"),
+            "t.csv, line 1, the header: found no column request_id, workload_type, pool_id, latency_ms, jitter_ms, \
+             drop_rate, max_capacity, soft_capacity_fraction, sla_ms, jitter_tolerance, is_release_path, \
+             is_prefill_decode_strict, alternate_count, allowed each of the columns once, in any order",
+        ),
+        (
+            trace(&[row(&[])]).replace('\n', "\r"),
+            "t.csv, line 1, the line: found a CR inside it, allowed lines that end in LF or CRLF, not in CR alone",
+        ),
+        (
+            format!("{HEADER}\n{}\r{}\r", row(&[]), row(&[("request_id", "r2")])),
+            "t.csv, line 2, the line: found a CR inside it, allowed lines that end in LF or CRLF, not in CR alone",
+        ),
+        (
             format!("{HEADER},sla_ms\n"),
             "t.csv, line 1, the header: found sla_ms twice, allowed each of the columns once, in any order",
         ),
         (format!("{HEADER}\n1,2,3\n"), "t.csv, line 2, the line: found 3 fields, allowed 16, as in the header"),
         (one("pool_id", "\"a"), "t.csv, line 3, the line: found a quote that does not end, allowed quotes in pairs"),
         (one("timestamp", "soon"), "t.csv, line 3, timestamp: found \"soon\", allowed a date like 2026-05-02T09:00:03"),
+        (
+            one("timestamp", "2026-05-02T09:00:03"),
+            "t.csv, line 3, timestamp: found \"2026-05-02T09:00:03\", allowed a date with Z or an offset like +02:00 at its \
+             end: without one it is ambiguous",
+        ),
+        (
+            one("timestamp", "1777712403000000"),
+            "t.csv, line 3, timestamp: found \"1777712403000000\", allowed a number of seconds since 1970 below \
+             100000000000, or of milliseconds from there on and below 100000000000000",
+        ),
         (
             one("request_id", ""),
             "t.csv, line 3, request_id: found nothing, allowed 1 to 128 printable ASCII characters",
@@ -194,7 +242,16 @@ fn text_that_is_none_an_endless_line_and_broken_compression_are_errors() {
     let mut half = gzip(TRACE);
     half.truncate(half.len() / 2);
     let error = run(half, &reference()).unwrap_err().to_string();
-    assert!(error.starts_with("t.csv: "), "{error}");
+    assert_eq!(error, "t.csv: found broken gzip (incomplete deflate stream), allowed a whole gzip file, or plain text");
+    let mut damaged = gzip(TRACE);
+    // The first block is of a kind that there is not.
+    damaged[10] = 0x07;
+    let error = run(damaged, &reference()).unwrap_err().to_string();
+    assert!(error.starts_with("t.csv: found broken gzip (") && error.ends_with("or plain text"), "{error}");
+    // Nor is a line that has neither an end nor fits.
+    let endless = "x\r".repeat(MAX_LINE_BYTES as usize);
+    let error = run(endless, &reference()).unwrap_err().to_string();
+    assert!(error.starts_with("t.csv, line 1, the line: found a CR inside it"), "{error}");
 }
 
 #[test]

@@ -215,9 +215,22 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
     let same = report(&["--profile", "mesh"]);
     assert_eq!((same["requests"].as_u64(), same["changes"].as_array().unwrap().len()), (Some(requests), 0));
 
+    std::fs::write(dir.path().join("rules.toml"), "[policy]\nthresholds.jitter_restricted_ms = 3\n").unwrap();
+    let under = report(&["--config", "rules.toml"]);
+    let values = &under["config"]["thresholds_changed"]["jitter_restricted_ms"];
+    assert_eq!((&under["config"]["file"], values["found"].as_f64()), (&"rules.toml".into(), Some(3.0)));
+    assert_eq!((&same["config"], &under["requests"]), (&Value::Null, &tried["requests"]));
+    let output = seamctl(dir.path(), &["replay", "sound.journal", "--config", "rules.toml"]);
+    assert!(out(&output).contains("\n  jitter_restricted_ms 3 (8 in mesh)\n"), "{}", out(&output));
+
     let output = seamctl(dir.path(), &["replay", "sound.journal", "--policy", "round_robin"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains("first choices are what was recorded"), "{}", out(&output));
+    let row = &tried["choosers"][1];
+    let counts = ["strict", "tolerant", "neither"].map(|kind| row[kind].as_u64().unwrap());
+    assert_eq!(counts.iter().sum::<u64>(), requests);
+    let words = format!("{} strict, {} tolerant, {} neither.\nStrict are the classes", counts[0], counts[1], counts[2]);
+    assert!(out(&output).contains(&words), "{}", out(&output));
 
     let decided = golden().into_iter().find_map(|entry| match entry {
         Entry::Turn(turn) => turn.said.into_iter().find_map(|said| match said {
@@ -257,9 +270,10 @@ fn the_requests_of_a_trace_are_asked_of_a_journal() {
     let text = out(&run(&["--explain", "trace-2"]));
     assert!(text.starts_with("Request trace-2, ") && text.contains(" of the trace.\n"), "{text}");
 
-    let bad: [(&[&str], &str); 6] = [
-        (&["--speedup", "0"], "--speedup: found 0, allowed 0.1 to 10000"),
-        (&["--kv-scale", "inf"], "--kv-scale: found inf, allowed 0.000000001 to 1000"),
+    let bad: [(&[&str], &str); 7] = [
+        (&["--speedup", "0"], "allowed a number, 0.1 to 10000"),
+        (&["--kv-scale", "inf"], "allowed a number, 0.000000001 to 1000"),
+        (&["--kv-scale", "-1"], "allowed a number, 0.000000001 to 1000"),
         (&["--mix", "batch"], "found \"batch\", allowed: CLASS=SHARE"),
         (&["--model", "nobody"], "nobody"),
         (&["--verify"], "cannot be used with"),

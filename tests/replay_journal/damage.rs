@@ -4,9 +4,9 @@ use std::path::Path;
 
 use seam::core::{Mono, Now};
 use seam::health::{self, HealthCore, Sample, SampleKind, SampleOutcome};
-use seam::journal::{Entry, Input, Part, Taped};
+use seam::journal::{Entry, Header, Input, Part, Taped};
 use seam::model::PathSpec;
-use seam::replay::journal::{LifeReport, Lost, Noted, Verifier, segment_items};
+use seam::replay::journal::{LifeReport, Lost, Noted, Report, Verifier, segment_items};
 
 use crate::recorder::{LIFE, STORY, bytes, header, node, turns, verify, write};
 
@@ -91,6 +91,30 @@ fn turns_without_a_snapshot_before_them_are_no_verified_journal() {
     let report = verify(&[dir.path()]);
     assert!(!report.is_identical() && report.differences() == 0);
     assert_eq!(report.lives[0].cores[2].not_verifiable.keys().collect::<Vec<_>>(), [&Lost::NoSnapshot]);
+}
+
+#[test]
+fn turns_that_waited_when_a_segment_was_opened_are_no_damage_where_it_is_the_first_that_is_left() {
+    const WAITED: usize = 40;
+    let half = STORY.tape.len() / 2;
+    let [_, waited, rest] = STORY.segments(&[half - WAITED, half]).try_into().unwrap();
+    let entries: Vec<Entry> = waited.into_iter().skip(Part::ALL.len()).chain(rest).collect();
+    let report = |opened: Now| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n0.journal");
+        std::fs::write(&path, bytes(&Header { opened, ..header("n0", 1) }, &entries)).unwrap();
+        verify(&[path])
+    };
+    let (last, _) = STORY.tape[half - 1];
+    let opened = report(last);
+    assert!(opened.is_identical() && opened.verified() > 0);
+    let why =
+        |report: &Report, why| report.lives[0].cores.iter().filter_map(|c| c.not_verifiable.get(&why)).sum::<u64>();
+    let not_known = (WAITED as u64, 0);
+    assert_eq!((why(&opened, Lost::BegunBefore), why(&opened, Lost::NoSnapshot)), not_known);
+    // One that is younger than the segment must have a snapshot before it.
+    let earlier = report(Now { mono: Mono(last.mono.0 - 1), ..last });
+    assert!(earlier.is_damaged() && why(&earlier, Lost::NoSnapshot) > 0);
 }
 
 /// A small journal of one core, and its reports as text.

@@ -29,20 +29,22 @@ impl<C: Recorded> Recorder<C> {
         Self { sender, metrics, epoch: 0, lost: None, open: None }
     }
 
-    /// Sends what the core is, where a segment has begun or turns were lost since it was sent last.
-    fn resume(&mut self, core: &C, now: Now) {
+    /// Sends what the core is, where a segment has begun or turns were lost since it was sent last. Says
+    /// whether the tape goes on: without the snapshot that a segment must have it does not.
+    fn resume(&mut self, core: &C, now: Now) -> bool {
         let epoch = self.sender.epoch.load(Ordering::Acquire);
         if self.epoch == epoch && self.lost.is_none() {
-            return;
+            return true;
         }
         // Whoever goes on as soon as there is room for one turn loses the next one.
         if self.lost.is_some() && !self.sender.has_ample_room() {
-            return;
+            return false;
         }
-        let Some(place) = self.sender.reserve(core.core_bytes()) else { return };
+        let Some(place) = self.sender.reserve(core.core_bytes()) else { return false };
         let resumed = Resumed { snapshot: core.taped_snapshot(), now, lost: self.lost.take() };
         self.sender.send(place, Message::Snapshot(Box::new(resumed)));
         self.epoch = epoch;
+        true
     }
 
     fn lose(&mut self, now: Now) {
@@ -53,8 +55,7 @@ impl<C: Recorded> Recorder<C> {
 
 impl<C: Recorded> Tape<C> for Recorder<C> {
     fn begin(&mut self, core: &C, now: Now, input: &C::Input) {
-        self.resume(core, now);
-        let goes_on = self.lost.is_none() && self.epoch > 0;
+        let goes_on = self.resume(core, now);
         let place = if goes_on { self.sender.reserve(size_of::<Told<C>>() + C::input_bytes(input)) } else { None };
         self.open = Some((now, input.clone(), place));
     }

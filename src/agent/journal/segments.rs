@@ -9,6 +9,10 @@
 //!
 //! A core of which turns were lost has none written before its next snapshot; a gap comes right
 //! before that.
+//!
+//! The cores are told of a segment before it is opened. What waits already is written in it without a
+//! snapshot before it, and is no younger than the time in its header; whatever is younger comes after
+//! its core's snapshot.
 
 use std::io;
 use std::path::PathBuf;
@@ -237,12 +241,12 @@ impl Segments {
         self.open = None;
         let first = !std::mem::replace(&mut self.tried, true);
         let path = self.folder.path().join(segment_name(&self.life.node, self.life.generation, self.next));
+        // The cores' first snapshots are for the first segment: they are under way.
+        if !first {
+            next_epoch(&self.epoch);
+        }
         match self.create(path.clone()) {
             Ok(writer) => {
-                // The cores' first snapshots are for the first segment: they are under way.
-                if !first {
-                    next_epoch(&self.epoch);
-                }
                 self.next += 1;
                 let (unwritten, untold) = Default::default();
                 self.open = Some(Open { writer, unwritten, untold, gaps: 0, snapshots: 0 });

@@ -30,10 +30,16 @@ pub(crate) fn start(format: Format) -> anyhow::Result<()> {
     };
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Lines);
     match format {
-        Format::Text => logs.with_ansi(io::stderr().is_terminal()).init(),
+        Format::Text => logs.with_ansi(colour()).init(),
         Format::Json => logs.json().init(),
     }
     Ok(())
+}
+
+/// Whether standard error is a terminal that knows colours, and whose user has not asked for none.
+fn colour() -> bool {
+    let said = |name: &str| std::env::var_os(name).unwrap_or_default();
+    io::stderr().is_terminal() && said("NO_COLOR").is_empty() && said("TERM") != "dumb"
 }
 
 /// One line before logging has started, if it can be written.

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::ask::Agent;
 use crate::exit::{Failure, print, print_json};
+use crate::number::whole;
 use crate::table::{count, or_dash, table};
 
 /// What it decided.
@@ -28,7 +29,7 @@ pub(crate) struct Decisions {
     #[arg(long, value_parser = outcome)]
     outcome: Option<Outcome>,
     /// At most so many, 1 to 1000.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 20, allow_negative_numbers = true, value_parser = whole(1..=1000_u16))]
     limit: u16,
     /// Print the records as JSON: an array, or one a line with --follow.
     #[arg(long)]
@@ -53,7 +54,7 @@ pub(crate) struct Route {
     /// The class.
     class: WorkloadName,
     /// How many KV bytes will move, such as 64MiB.
-    #[arg(long, default_value = "64MiB", value_parser = parse_size)]
+    #[arg(long, default_value = "64MiB", allow_negative_numbers = true, value_parser = parse_size)]
     bytes: u64,
     /// Decide only; ask for no lease.
     #[arg(long)]

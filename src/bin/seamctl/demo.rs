@@ -1,25 +1,26 @@
 //! `seamctl demo`: the main job on one machine.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use seam::demo::{DemoError, Options, Progress, Run};
+use seam::demo::{DECODE, DemoError, Options, PREFILL, Progress, REQUESTS, Run, SPEEDUP};
 use seam::trace::KvModel;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Failure, print};
+use crate::number::{number, whole};
 use crate::paint;
 
 /// What to run.
 #[derive(Args)]
 pub(crate) struct Demo {
     /// Prefill hosts, 1 to 8.
-    #[arg(long, value_name = "N", default_value_t = Options::default().prefill)]
+    #[arg(long, value_name = "N", default_value_t = Options::default().prefill, allow_negative_numbers = true, value_parser = whole(PREFILL))]
     prefill: usize,
     /// Decode hosts, 1 to 16.
-    #[arg(long, value_name = "N", default_value_t = Options::default().decode)]
+    #[arg(long, value_name = "N", default_value_t = Options::default().decode, allow_negative_numbers = true, value_parser = whole(DECODE))]
     decode: usize,
     /// A request trace (Mooncake, Azure or ServeGen); a built-in stream if absent.
     #[arg(long, value_name = "FILE")]
@@ -28,13 +29,13 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "NAME", default_value_t = Options::default().model)]
     model: KvModel,
     /// Requests to send, 1 to 100000; fewer if the trace has fewer.
-    #[arg(long, value_name = "N", default_value_t = Options::default().requests)]
+    #[arg(long, value_name = "N", default_value_t = Options::default().requests, allow_negative_numbers = true, value_parser = whole(REQUESTS))]
     requests: usize,
     /// How much faster than the trace, 0.1 to 10000.
-    #[arg(long, value_name = "X", default_value_t = Options::default().speedup)]
+    #[arg(long, value_name = "X", default_value_t = Options::default().speedup, allow_negative_numbers = true, value_parser = number(SPEEDUP))]
     speedup: f64,
     /// Of every random draw.
-    #[arg(long, value_name = "N", default_value_t = Options::default().seed)]
+    #[arg(long, value_name = "N", default_value_t = Options::default().seed, allow_negative_numbers = true, value_parser = whole(0..=u64::MAX))]
     seed: u64,
     /// Keep every host's journal in a folder of its own in this one, for `seamctl replay` and
     /// `seamctl timeline`.
@@ -111,7 +112,7 @@ fn stop_on_signals() -> Result<CancellationToken, Failure> {
 
 /// Removes a line of progress that a terminal still shows.
 fn end_passing_line() {
-    if std::io::stderr().is_terminal() {
+    if paint::rewrites() {
         eprint!("\r\x1b[K");
     }
 }
@@ -120,7 +121,7 @@ fn end_passing_line() {
 fn say(progress: &Progress) {
     let mut out = std::io::stderr().lock();
     // Progress that nobody can read is no reason to stop.
-    let _ = match (out.is_terminal(), progress.is_passing()) {
+    let _ = match (paint::rewrites(), progress.is_passing()) {
         (true, true) => write!(out, "\r\x1b[K{progress}"),
         (true, false) => writeln!(out, "\r\x1b[K{progress}"),
         (false, _) => writeln!(out, "{progress}"),

@@ -6,6 +6,11 @@ use std::process::ExitCode;
 use seam::causes::with_causes;
 use seam::client::ClientError;
 
+/// What the statuses mean, below the help.
+pub(crate) const STATUSES: &str = "Exit status: 0 if all is well; 1 if the operation failed, or what was \
+    checked does not hold; 2 for bad usage or input, such as a FILE that cannot be read or an --out that cannot \
+    be written. A signal ends a command as usual.";
+
 /// An error and the exit status that it means.
 pub(crate) struct Failure {
     status: u8,

@@ -1,7 +1,7 @@
 //! `seamctl experiments` and `seamctl evaluate`: the published evidence, offline.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use seam::eval::artifacts::{self, Artifact, EvalError, PROFILES, Written};
@@ -10,6 +10,7 @@ use seam::model::Profile;
 use serde_json::json;
 
 use crate::exit::{Failure, print, print_json};
+use crate::output;
 use crate::table::{count, grid, paragraph};
 
 /// The five published experiments.
@@ -48,7 +49,7 @@ impl Experiments {
         let profiles = self.profile.as_ref().map_or(&PROFILES[..], std::slice::from_ref);
         let reports = artifacts::reports(profiles)?;
         if let Some(folder) = &self.out {
-            artifacts::write(folder, &artifacts::of_experiments(&reports)?).map_err(Failure::failed)?;
+            write(folder, &artifacts::of_experiments(&reports)?)?;
         }
         if self.json {
             return match (self.profile, reports.as_slice()) {
@@ -73,10 +74,14 @@ impl Experiments {
     }
 }
 
+fn write(folder: &Path, artifacts: &[Artifact]) -> Result<Vec<Written>, Failure> {
+    artifacts::write(folder, artifacts).map_err(|error| output::cannot(folder, &error.path, &error.source))
+}
+
 impl Evaluate {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let all = artifacts::all()?;
-        let written = artifacts::write(&self.out, &all).map_err(Failure::failed)?;
+        let written = write(&self.out, &all)?;
         let files: Vec<(&Artifact, Written)> = all.iter().zip(written).collect();
         if self.json {
             let line = |(artifact, written): &(&Artifact, Written)| json!({"path": artifact.path, "bytes": artifact.text.len(), "written": written.as_str()});

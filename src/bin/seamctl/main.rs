@@ -8,6 +8,8 @@ mod demo;
 mod exit;
 mod experiments;
 mod journal;
+mod number;
+mod output;
 mod paint;
 mod replay;
 mod simulate;
@@ -23,7 +25,7 @@ use exit::Failure;
 
 /// Asks and steers Seam agents, and decides offline.
 #[derive(Parser)]
-#[command(name = "seamctl", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "seamctl", version, max_term_width = 100, arg_required_else_help = true, after_help = exit::STATUSES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

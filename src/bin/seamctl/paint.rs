@@ -1,12 +1,24 @@
 //! Colour, only where a person reads: what it says, the words say too.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 
 use seam::model::PathState;
 
-/// Whether standard output is a terminal whose user has not asked for no colour.
+/// Whether standard output is a terminal that knows colours, and whose user has not asked for none.
 pub(crate) fn colour() -> bool {
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stdout().is_terminal() && !no_colour && obeys(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether standard error is a terminal on which a line can be written again in its place.
+pub(crate) fn rewrites() -> bool {
+    std::io::stderr().is_terminal() && obeys(std::env::var_os("TERM").as_deref())
+}
+
+/// Whether a terminal of this kind does what control sequences say, rather than show them.
+fn obeys(term: Option<&OsStr>) -> bool {
+    term.is_none_or(|term| term != "dumb")
 }
 
 /// Paints the states and verdicts in `text`, word by word, so that no column moves.
@@ -44,6 +56,12 @@ fn code(word: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dumb_terminal_is_shown_no_control_sequence() {
+        assert_eq!(["dumb", "xterm-256color", ""].map(|term| obeys(Some(OsStr::new(term)))), [false, true, true]);
+        assert!(obeys(None));
+    }
 
     #[test]
     fn only_whole_words_are_painted_and_nothing_else_changes() {

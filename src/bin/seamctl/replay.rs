@@ -1,8 +1,11 @@
 //! `seamctl replay`: a recorded history, decided again.
 
+mod classes;
+mod config;
 mod files;
 mod import;
 mod journal;
+mod price;
 mod progress;
 mod whatif;
 
@@ -11,14 +14,15 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use seam::config::Config;
 use seam::model::{Profile, RequestId};
 use seam::replay::{Placed, ReplayError, Settings, Sink, Summary};
 use seam::rivals::{Choosable, Policy};
 
 use crate::exit::{Failure, print, print_json};
+use crate::number::whole;
 use crate::paint::colour;
 use crate::table::{count, numbers};
+use config::With;
 use files::Files;
 pub(crate) use journal::open as journals;
 use progress::{Counted, Progress};
@@ -39,7 +43,8 @@ pub(crate) struct Replay {
     /// it wins, and the thresholds are the file's still.
     #[arg(long)]
     profile: Option<Profile>,
-    /// Decide by the profile and the thresholds of the policy table in this agent's configuration.
+    /// Decide by the profile and the thresholds of the policy table in this file: an agent's configuration,
+    /// or one that has nothing but that table. What it does not name is as by default.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Which pools the policies beside Seam choose from: those that Seam admits, or all that are up,
@@ -47,7 +52,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = RivalsSee::Admissible)]
     rivals_see: RivalsSee,
     /// Of every random draw.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0..=u64::MAX))]
     seed: u64,
     /// Write replay.json, replay.csv and choices.csv into this folder.
     #[arg(long, value_name = "DIR")]
@@ -63,7 +68,7 @@ pub(crate) struct Replay {
     explain: Option<RequestId>,
     /// Of several decisions for that request, the one nearest to this time: a date like
     /// 2026-05-02T09:00:03Z, or milliseconds since 1970.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     at: Option<String>,
     #[command(flatten)]
     requests: import::Requests,
@@ -99,34 +104,33 @@ impl Replay {
         if let Some((option, _)) = journals_only.into_iter().find(|(_, said)| *said) {
             return Err(Failure::usage(anyhow::anyhow!("{option} is for journals, and no journal is given")));
         }
-        let settings = self.settings()?;
+        let rules = config::load(&self)?;
+        let named = rules.as_ref().map(|rules| rules.named(&self));
+        let settings = self.settings(rules);
         self.files.iter().try_for_each(|path| can_open(path))?;
-        let files = self.out.as_deref().map(Files::begin).transpose()?;
+        let inputs: Vec<PathBuf> = self.files.iter().chain(&self.config).cloned().collect();
+        let files = self.out.as_deref().map(|dir| Files::begin(dir, &inputs)).transpose()?;
         let mut watch = Watch { files, progress: Progress::of(&self.files) };
         let replayed = self.replay(settings, &mut watch);
         watch.progress.end();
         let summary = replayed?;
+        let report = With { config: named.as_ref(), report: &summary };
         let written = match watch.files {
-            Some(files) => files.finish(&summary)?,
+            Some(files) => files.finish(&report)?,
             None => Vec::new(),
         };
         if self.json {
-            return print_json(&summary);
+            return print_json(&report);
         }
-        print(&self.text(&summary, &written))
+        print(&self.text(&report, &written))
     }
 
-    fn settings(&self) -> Result<Settings, Failure> {
-        let decided = match &self.config {
+    fn settings(&self, rules: Option<config::Rules>) -> Settings {
+        let decided = match rules {
             None => Settings::of(self.profile.unwrap_or_default()),
-            Some(file) => {
-                let policy = Config::load(file).map_err(Failure::usage)?.policy;
-                let profile = self.profile.unwrap_or(policy.profile);
-                Settings { thresholds: policy.thresholds, ..Settings::of(profile) }
-            }
+            Some(rules) => Settings { thresholds: rules.policy.thresholds, ..Settings::of(rules.profile) },
         };
-        let (policies, rivals_see) = (self.policies.clone(), self.rivals_see.into());
-        Ok(Settings { policies, rivals_see, seed: self.seed, ..decided })
+        Settings { policies: self.policies.clone(), rivals_see: self.rivals_see.into(), seed: self.seed, ..decided }
     }
 
     fn replay(&self, settings: Settings, watch: &mut Watch) -> Result<Summary, Failure> {
@@ -144,7 +148,8 @@ impl Replay {
         Ok(replay.finish())
     }
 
-    fn text(&self, summary: &Summary, written: &[PathBuf]) -> String {
+    fn text(&self, report: &With<'_, Summary>, written: &[PathBuf]) -> String {
+        let summary = report.report;
         let percent = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}"));
         let rows = summary.policy_metrics.iter().map(|(policy, metrics)| {
             [
@@ -175,17 +180,15 @@ impl Replay {
             RivalsSee::Up => "The others chose from all pools neither quarantined nor full (--rivals-see up).\n",
         };
         text.push_str(&format!(
-            "\n{} ({} strict, {} tolerant), {} in {}; profile {}.\n{others}\
-             Seam placed {} on a healthy pool while another was not,\n\
-             and {} on a degraded one while a healthy one was admissible.\n",
+            "\n{} ({}), {} in {}; profile {}.\n{}{}{others}{}",
             count(summary.replay_requests as usize, "request"),
-            summary.strict_requests,
-            summary.tolerant_requests,
+            classes::counts(summary.strict_requests, summary.tolerant_requests, summary.neither_requests),
             count(summary.replay_rows as usize, "row"),
             count(summary.pools as usize, "pool"),
             summary.profile,
-            count(summary.strict_workloads_protected_by_seam as usize, "strict request"),
-            count(summary.headroom_preserved_by_seam as usize, "tolerant request"),
+            report.config.map(|config| config.text(summary.profile)).unwrap_or_default(),
+            classes::note(),
+            price::text(summary),
         ));
         if summary.unlisted_alternates > 0 {
             text.push_str(&format!(

@@ -11,6 +11,7 @@ use seam::model::{Outcome, Profile};
 use seam::policy::select::Skipped;
 
 use crate::exit::{Failure, print, print_json};
+use crate::number::whole;
 use crate::paint;
 use crate::table::{count, or_dash, table};
 
@@ -21,7 +22,7 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "NAME", default_value = "all")]
     scenario: Which,
     /// Of the random draws.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED, allow_negative_numbers = true, value_parser = whole(0..=u64::MAX))]
     seed: u64,
     /// The rules that decide.
     #[arg(long, default_value_t = Profile::default())]

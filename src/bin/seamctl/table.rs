@@ -1,6 +1,8 @@
 //! Tables of at most 100 columns.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use seam::model::{Outcome, PathState, Reason};
+use seam::policy::select::Skipped;
 
 /// Columns of a table at most.
 const WIDTH: u16 = 100;
@@ -40,10 +42,43 @@ fn arranged(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Tabl
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH)
         .set_header(heads);
+    let mut codes: Vec<usize> = heads.iter().map(|head| longest_code(head)).collect();
+    let mut cells: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
     for row in rows {
+        codes.iter_mut().zip(&row).for_each(|(most, cell)| *most = longest_code(cell).max(*most));
+        cells.extend(row.iter().filter(|cell| longest_code(cell) > 0).cloned());
         table.add_row(row);
     }
+    if splits_a_code(&table.to_string(), &cells) {
+        for (column, code) in table.column_iter_mut().zip(codes).filter(|(_, code)| *code > 0) {
+            // No code is as long as a table is wide.
+            let width = u16::try_from(code).unwrap_or(WIDTH).saturating_add(column.padding_width());
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+        }
+    }
     table
+}
+
+/// Whether `text` has fewer codes in one piece than the cells that it was made from.
+fn splits_a_code(text: &str, cells: &[String]) -> bool {
+    let count = |text: &str| words(text).filter(|word| is_code(word)).count();
+    count(text) < cells.iter().map(|cell| count(cell)).sum()
+}
+
+/// The length of the longest code in `text`: people look for codes, so they stay in one piece.
+fn longest_code(text: &str) -> usize {
+    words(text).filter(|word| is_code(word)).map(str::len).max().unwrap_or_default()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+}
+
+fn is_code(word: &str) -> bool {
+    Reason::ALL.iter().any(|code| code.as_str() == word)
+        || Outcome::ALL.iter().any(|code| code.as_str() == word)
+        || PathState::ALL.iter().any(|code| code.as_str() == word)
+        || Skipped::ALL.iter().any(|code| code.as_str() == word)
 }
 
 /// Names and values, one a line.
@@ -116,6 +151,20 @@ mod tests {
         assert_eq!(bytes(64 << 20), "64.0 MiB");
         assert_eq!(bytes(3 << 50), "3.0 PiB");
         assert_eq!(bytes(3 << 60), "3072.0 PiB");
+    }
+
+    #[test]
+    fn a_code_stays_in_one_piece_however_crowded_its_line() {
+        let long = "x".repeat(50);
+        for code in Reason::ALL.iter().map(|reason| reason.as_str()).chain(Skipped::ALL.iter().map(|one| one.as_str()))
+        {
+            let text = table(["pool", "verdict", "note"], [[long.clone(), format!("refused, {code}"), long.clone()]]);
+            assert!(text.contains(code), "{code}: {text}");
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        }
+        let heads = ["class", "admitted_despite_degradation", "rerouted_to_alternate"];
+        let text = grid(&heads, [vec![long, "1".to_owned(), "2".to_owned()]]);
+        assert!(heads.iter().all(|head| text.contains(head)), "{text}");
     }
 
     #[test]

@@ -2,15 +2,15 @@
 
 mod journals;
 
-use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use seam::timeline::{Options, Picture, WIDTH, parse_time};
+use seam::timeline::{Options, Picture, WIDTH, WIDTHS, parse_time};
 
 use crate::exit::{Failure, print};
+use crate::number::whole;
+use crate::output::{self, Output};
 use crate::table::count;
 
 /// What to draw.
@@ -25,16 +25,16 @@ pub(crate) struct Timeline {
     out: PathBuf,
     /// From when: a date such as 2026-05-02T09:00:03.25Z, or milliseconds since 1970; from the first
     /// entry on if absent.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = parse_time)]
     from: Option<u64>,
     /// Until when; until the last entry if absent.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = parse_time)]
     to: Option<u64>,
     /// Only paths with this in their name: a host, a rail, p0>d1/r0/quic.
     #[arg(long, value_name = "PART")]
     paths: Option<String>,
     /// How wide the picture is, in pixels.
-    #[arg(long, value_name = "PIXELS", default_value_t = WIDTH)]
+    #[arg(long, value_name = "PIXELS", default_value_t = WIDTH, allow_negative_numbers = true, value_parser = whole(WIDTHS))]
     width: u32,
 }
 
@@ -42,10 +42,17 @@ impl Timeline {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let options = Options { from_ms: self.from, to_ms: self.to, paths: self.paths, width: self.width };
         let mut timeline = seam::timeline::Timeline::new(options).map_err(Failure::usage)?;
-        let damaged = journals::feed(&self.journals, &mut timeline)?;
+        let history = crate::replay::journals(&self.journals)?;
+        let segments = history.lives().iter().flat_map(|life| &life.segments);
+        let inputs: Vec<PathBuf> = segments.map(|segment| segment.path.to_path_buf()).collect();
+        let output = Output::file(&self.out, &inputs)?;
+        let damaged = journals::feed(&history, &mut timeline);
         let picture = timeline.draw().map_err(Failure::usage)?;
         let html = has_extension(&self.out, "html");
-        write(&self.out, &if html { picture.html() } else { picture.svg.clone() })?;
+        let mut file = output.begin()?;
+        let text = if html { picture.html() } else { picture.svg.clone() };
+        file.write_all(text.as_bytes()).map_err(|error| output::cannot(&self.out, &self.out, &error))?;
+        output.finish(vec![file])?;
         for damage in damaged {
             eprintln!("seamctl: {damage}");
         }
@@ -63,19 +70,6 @@ fn drawable(text: &str) -> Result<PathBuf, String> {
         true => Ok(path),
         false => Err("allowed a name that ends in .svg or .html".to_owned()),
     }
-}
-
-/// Writes the picture under another name until it is complete.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let cannot = |error: std::io::Error| Failure::failed(anyhow::anyhow!("{}: {error}", path.display()));
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As any file that a program makes: what others may do with it is the umask's matter.
-    let mut builder = tempfile::Builder::new();
-    let unnamed = builder.prefix(".timeline-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-    let mut file = unnamed.map_err(cannot)?;
-    file.write_all(text.as_bytes()).map_err(cannot)?;
-    file.persist(path).map_err(|error| cannot(error.error))?;
-    Ok(())
 }
 
 fn closing(picture: &Picture, out: &Path, journals: &[PathBuf]) -> String {
@@ -101,8 +95,8 @@ fn closing(picture: &Picture, out: &Path, journals: &[PathBuf]) -> String {
         (Some(at), Some(request)) => {
             text.push_str(&format!("Next: seamctl replay {journal}{more} --at {at} --explain {request}\n"));
         }
-        (Some(at), None) => text.push_str(&format!("Next: seamctl replay {journal}{more} --at {at}\n")),
-        (None, _) => text.push_str(&format!("Next: seamctl replay {journal}{more} --verify\n")),
+        // Of a time alone a replay can say nothing.
+        (Some(_), None) | (None, _) => text.push_str(&format!("Next: seamctl replay {journal}{more} --verify\n")),
     }
     text
 }

@@ -108,6 +108,7 @@ fn no_line_is_wider_than_a_hundred_columns_and_colour_is_asked_for() {
     assert!(report().to_text(true, true).contains("\u{1b}[32m298 transfers"));
     let bad = Report { over_commits: 1, ..report() };
     assert!(bad.to_text(true, false).contains("\u{1b}[1;31m1 over-commits"));
+    assert!(bad.to_text(false, false).contains("\nNext: seamctl demo --keep leaves the agents running"));
 }
 
 #[test]

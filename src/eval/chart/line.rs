@@ -154,7 +154,8 @@ fn bounds(chart: &LineChart, of: impl Fn(&Point) -> f64) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// The horizontal axis with as many ticks as have room.
+/// The horizontal axis with as many ticks as have room. Where all that is drawn is whole, so are they:
+/// half a host is none.
 fn x_scale(chart: &LineChart, left: f64, right: f64) -> Scale {
     let (low, high) = bounds(chart, |point| point.0);
     let scale = |intervals| Scale::new(chart.x.range, low, high, intervals);
@@ -164,7 +165,11 @@ fn x_scale(chart: &LineChart, left: f64, right: f64) -> Scale {
         let mut pairs = labels.iter().zip(labels.iter().skip(1));
         pairs.all(|(one, next)| one.1 + half(&one.2) + 10.0 <= next.1 - half(&next.2))
     };
-    (2..=8).rev().map(scale).find(fits).unwrap_or_else(|| scale(1))
+    let whole = |value: f64| value.fract() == 0.0;
+    let whole_points = chart.series.iter().flat_map(|series| &series.points).all(|point| whole(point.0));
+    let suits = |scale: &Scale| !whole_points || scale.ticks.iter().all(|tick| whole(tick.at));
+    let fitting = || (2..=8).rev().map(scale).filter(fits);
+    fitting().find(suits).or_else(|| fitting().next()).unwrap_or_else(|| scale(1))
 }
 
 /// Each tick with its place, the middle of its text, and the text, which stays on the card.

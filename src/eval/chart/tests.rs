@@ -105,6 +105,17 @@ fn series_differ_without_their_colours() {
 }
 
 #[test]
+fn an_axis_of_whole_numbers_has_whole_ticks() {
+    let ticks = |points: [(f64, f64); 3]| {
+        let chart = LineChart::new("t", Axis::new("alternates"), Axis::new("y").range(10.0, 20.0));
+        let svg = chart.series(Series::new("a", 0, points)).to_svg().unwrap();
+        ["0.5", "1.5", "2"].map(|tick| svg.contains(&format!(">{tick}<")))
+    };
+    assert_eq!(ticks([(0.0, 12.0), (1.0, 13.0), (3.0, 14.0)]), [false, false, true]);
+    assert_eq!(ticks([(0.0, 12.0), (1.25, 13.0), (3.0, 14.0)]), [true, true, false]);
+}
+
+#[test]
 fn a_step_holds_its_value_until_the_next_point() {
     let chart = LineChart::steps("t", Axis::new("x"), Axis::named("y", ["a", "b"])).series(Series::new(
         "s",

@@ -13,7 +13,7 @@ use super::report::CoreReport;
 use crate::codec;
 use crate::core::{Core, Mono};
 use crate::health::HealthCore;
-use crate::journal::{Input, MAX_ENTRY, Said, Snapshot, Taped, Turn, digest};
+use crate::journal::{Header, Input, MAX_ENTRY, Said, Snapshot, Taped, Turn, digest};
 use crate::ledger::Ledger;
 use crate::mesh::MeshCore;
 use crate::model::coded;
@@ -22,8 +22,11 @@ use crate::policy::Policy;
 coded!(
     /// Why a turn of a core cannot be verified: nobody knows the state in which the core took it.
     Lost {
-        /// No snapshot of it has come yet.
+        /// No snapshot of it has come yet, and one must have.
         NoSnapshot = "no_snapshot",
+        /// The first segment that is there is not the life's first, and the turn was taken before that
+        /// segment was opened.
+        BegunBefore = "begun_before",
         /// Turns before it were not written.
         Gap = "gap",
         /// Part of a segment before it cannot be read.
@@ -63,6 +66,9 @@ pub(super) struct Track<C: Core> {
     /// The core, or why there is none.
     core: Result<C, Lost>,
     report: CoreReport,
+    /// Where the life's first segment is not there: when the one being read was opened. Turns that
+    /// waited then stand in it before their core's snapshot.
+    waited: Option<Mono>,
     /// When its last turn was.
     last: Mono,
     out: Vec<C::Output>,
@@ -75,6 +81,7 @@ impl<C: Played> Track<C> {
         Self {
             core: Err(Lost::NoSnapshot),
             report: CoreReport::new(C::PART),
+            waited: None,
             last: Mono::default(),
             out: Vec::new(),
             recorded: Vec::new(),
@@ -84,6 +91,11 @@ impl<C: Played> Track<C> {
 
     pub(super) fn into_report(self) -> CoreReport {
         self.report
+    }
+
+    /// A segment begins of a life whose first segment is not there.
+    pub(super) fn begins_late(&mut self, header: &Header) {
+        self.waited = Some(header.opened.mono);
     }
 
     /// From here on nobody knows its state.
@@ -130,7 +142,9 @@ impl<C: Played> Track<C> {
         let core = match &mut self.core {
             Ok(core) => core,
             Err(lost) => {
-                *self.report.not_verifiable.entry(*lost).or_default() += 1;
+                let waited = self.waited.is_some_and(|opened| turn.now.mono <= opened);
+                let lost = if waited && *lost == Lost::NoSnapshot { Lost::BegunBefore } else { *lost };
+                *self.report.not_verifiable.entry(lost).or_default() += 1;
                 return;
             }
         };

@@ -113,7 +113,7 @@ impl Report {
     }
 
     /// Whether anything that was written is not there any more, torn ends excepted; or a core takes turns
-    /// without the snapshot that stands before them in every segment.
+    /// without the snapshot that stands in every segment before all that is younger than it.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         let no_snapshot = |core: &CoreReport| core.not_verifiable.contains_key(&Lost::NoSnapshot);

@@ -6,7 +6,7 @@ use super::life::{Item, Place, What};
 use super::note::{Noted, Overview};
 use super::report::LifeReport;
 use crate::health::HealthCore;
-use crate::journal::{Entry, Input, Part, Snapshot};
+use crate::journal::{Entry, Header, Input, Part, Snapshot};
 use crate::ledger::Ledger;
 use crate::mesh::MeshCore;
 use crate::model::{Generation, NodeName};
@@ -48,7 +48,7 @@ impl Verifier {
         let axis = self.overview.tally.axis();
         let Item { place, what } = item;
         match what {
-            What::Segment(_) => {}
+            What::Segment(header) => self.segment(&header),
             What::Missing(_) => self.lose_all(Lost::Missing),
             What::Broken(_) => self.lose_all(Lost::Damage),
             What::Entry(Entry::Snapshot(snapshot)) => self.snapshot(axis, &place, snapshot),
@@ -77,6 +77,16 @@ impl Verifier {
             ],
             hash: self.hash.finalize().to_hex().to_string(),
         }
+    }
+
+    fn segment(&mut self, header: &Header) {
+        if self.overview.tally.first_segment == Some(0) {
+            return;
+        }
+        self.health.begins_late(header);
+        self.policy.begins_late(header);
+        self.ledger.begins_late(header);
+        self.mesh.begins_late(header);
     }
 
     fn snapshot(&mut self, axis: Axis, place: &Place, snapshot: Snapshot) {

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::Chooser;
 use crate::core::Now;
-use crate::model::{PathId, RequestId, WorkloadName};
+use crate::model::{PathId, Reason, RequestId, WorkloadName};
 use crate::policy::record::DecisionRecord;
+use crate::policy::select::Skipped;
 
 /// How long a request waits for that, in milliseconds: longer than a decision with all its leases
 /// takes, and than any probe interval that suits a decision.
@@ -59,11 +60,26 @@ pub struct Change {
     pub from: Option<String>,
     /// What the changed rules choose; none if nothing.
     pub to: Option<String>,
-    /// What the changed rules say of what was chosen before, and the recorded ones of what is now.
+    /// What the changed rules say of what was chosen before, and the recorded ones of what is now, in
+    /// words and with the codes.
     pub why: String,
+    /// The rule by which the changed rules judge what was chosen before; none if nothing was, or it is
+    /// no candidate.
+    pub now: Option<Rule>,
+    /// The rule by which the recorded rules judged what is chosen now; none as above.
+    pub then: Option<Rule>,
     /// Another choice had differed before it in the same life: the history would have been another
     /// one.
     pub estimate: bool,
+}
+
+/// What rules say of one candidate, as codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// Why it is admissible, or why not.
+    pub code: Reason,
+    /// What it was worse in than the chosen one, where it was admissible and not chosen.
+    pub skipped_reason: Option<Skipped>,
 }
 
 /// The decisions of one request, as they were and as they would be.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::book::{Change, Closed, Observed};
+use super::book::{Change, Closed, Observed, Rule};
 use super::spread::Spread;
 use super::{Chooser, Imported, MAX_CHANGES, Report, chosen_path};
 use crate::model::{PathId, PathState, Workload, WorkloadName};
@@ -36,6 +36,8 @@ pub struct Row {
     pub tolerant_on_degraded_pct: Option<f64>,
     /// Tolerant requests on a HEALTHY path.
     pub tolerant_on_healthy: u64,
+    /// Requests that are neither strict nor tolerant.
+    pub neither: u64,
     /// The median of what the next probe of the chosen path took, in milliseconds, to 2.2 %.
     pub observed_p50_ms: Option<f64>,
     /// Its 99th percentile.
@@ -197,6 +199,7 @@ impl Tally {
             tolerant: self.tolerant,
             tolerant_on_degraded_pct: percent(self.tolerant_on_degraded, self.tolerant),
             tolerant_on_healthy: self.tolerant_on_healthy,
+            neither: self.requests - self.strict - self.tolerant,
             observed_p50_ms: self.observed.quantile(0.50),
             observed_p99_ms: self.observed.quantile(0.99),
             observed_lost: self.observed_lost,
@@ -215,16 +218,32 @@ fn state_of(closed: &Closed, path: &PathId) -> Option<PathState> {
 fn change(closed: &Closed, changed: &DecisionRecord, estimate: bool) -> Change {
     let tried = &closed.tried;
     let (from, to) = (chosen_path(&tried.seam), chosen_path(changed));
-    let now = from.as_ref().and_then(|path| explain_candidate(changed, path));
-    let then = to.as_ref().and_then(|path| explain_candidate(&tried.seam, path));
-    let why = [now.map(|text| format!("now {text}")), then.map(|text| format!("then {text}"))];
+    let now = from.as_ref().and_then(|path| judged(changed, path));
+    let then = to.as_ref().and_then(|path| judged(&tried.seam, path));
+    let why: Vec<String> = [("now", &now), ("then", &then)]
+        .iter()
+        .filter_map(|(when, said)| Some(format!("{when} {}", said.as_ref()?.0)))
+        .collect();
     Change {
         at: tried.at.wall_ms,
         request_id: tried.request_id.clone(),
         workload: changed.workload.name.clone(),
         from: from.map(|path| path.to_string()),
         to: to.map(|path| path.to_string()),
-        why: why.into_iter().flatten().collect::<Vec<_>>().join("; "),
+        why: why.join("; "),
+        now: now.map(|(_, rule)| rule),
+        then: then.map(|(_, rule)| rule),
         estimate,
     }
+}
+
+/// What a decision says of a path, in words and as codes.
+fn judged(record: &DecisionRecord, path: &PathId) -> Option<(String, Rule)> {
+    let candidate = record.candidates.iter().find(|candidate| candidate.target.path.as_ref() == Some(path))?;
+    let rule = Rule { code: candidate.code, skipped_reason: candidate.skipped_reason };
+    let codes = match rule.skipped_reason {
+        Some(skipped) => format!("{}, {skipped}", rule.code),
+        None => rule.code.to_string(),
+    };
+    Some((format!("{} ({codes})", explain_candidate(record, path)?), rule))
 }

@@ -78,3 +78,53 @@ fn a_segment_that_snapshots_fill_grows_until_its_turns_are_as_large() {
     // Each segment begins with a snapshot of more than the size of a segment.
     assert!(life.entries().len() <= before + 1, "{} from {before}", life.entries().len());
 }
+
+#[test]
+fn what_is_younger_than_its_segment_comes_after_a_snapshot_and_only_what_waited_before() {
+    let mut life = Life::new(|config| config.segment_size = 64 << 10);
+    let clock = Clock::start();
+    let turn = |life: &mut Life, input: Input| {
+        let (now, mut out) = (clock.now(), Vec::new());
+        let turn = Turn::begin(&mut life.tape, &life.core, now, &input);
+        life.core.step(now, input, &mut out);
+        turn.end(&out);
+    };
+    turn(&mut life, Input::PathUp(spec()));
+    for _ in 0..5 {
+        // All of them wait at once, and fill several segments before the core hears of the next one.
+        (0..2_000).for_each(|number| turn(&mut life, sample(f64::from(number))));
+        life.writer.round(Instant::now());
+    }
+    let (mut waited, mut segments) = (0, 0);
+    for segment in list(&life.folder()).unwrap() {
+        let reader = Reader::open(BufReader::new(File::open(segment.path).unwrap())).unwrap();
+        let opened = reader.header().opened.mono;
+        segments += 1;
+        let before = reader.map(Result::unwrap).take_while(|entry| !matches!(entry, Entry::Snapshot(_)));
+        for entry in before {
+            assert!(entry.now().unwrap().mono <= opened, "segment {}: {entry:?}", segment.number);
+            waited += 1;
+        }
+    }
+    assert!(segments > 5 && waited > 0, "{segments} segments, {waited} turns waited");
+}
+
+#[test]
+fn a_turn_without_room_for_the_snapshot_before_it_is_lost_rather_than_written_without() {
+    let mut life = Life::new(|config| config.max_age = Duration::ZERO);
+    for number in 0..100 {
+        life.turn(Input::PathUp(PathSpec { id: format!("p0>d{number}/r0/quic").parse().unwrap(), ..spec() }));
+    }
+    life.writer.round(Instant::now());
+    life.writer.round(Instant::now());
+    // A tick fits what is left, and a snapshot does not.
+    let rest = life.core.core_bytes() - 1;
+    let held = life.journal.sender.reserve(queue::MAX_BYTES - rest).unwrap();
+    life.turn(Input::Tick);
+    assert_eq!(life.counted(LOST), 1);
+    drop(held);
+    life.turn(Input::Tick);
+    life.writer.round(Instant::now());
+    let last = life.entries().pop().unwrap();
+    assert!(matches!(last[..], [Entry::Gap(_), Entry::Snapshot(_), Entry::Turn(_)]), "{last:?}");
+}

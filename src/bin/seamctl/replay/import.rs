@@ -6,7 +6,7 @@ use clap::Args;
 use seam::replay::retrial::{Import, Imported};
 use seam::trace::{KV_SCALE, KvModel, Mix, SPEEDUP, Traffic};
 
-use crate::exit::Failure;
+use crate::number::number;
 use crate::table::count;
 
 /// Which requests to ask of journals.
@@ -20,10 +20,12 @@ pub(super) struct Requests {
     #[arg(long, value_name = "NAME", requires = "trace", default_value_t = KvModel::default())]
     model: KvModel,
     /// How much faster than the trace the requests come, 0.1 to 10000.
-    #[arg(long, value_name = "X", requires = "trace", default_value_t = 1.0)]
+    #[arg(long, value_name = "X", requires = "trace", default_value_t = 1.0, allow_negative_numbers = true,
+        value_parser = number(SPEEDUP))]
     speedup: f64,
     /// What their KV bytes are multiplied by, 1e-9 to 1000: for hosts smaller than the model's.
-    #[arg(long, value_name = "X", requires = "trace", default_value_t = 1.0)]
+    #[arg(long, value_name = "X", requires = "trace", default_value_t = 1.0, allow_negative_numbers = true,
+        value_parser = number(KV_SCALE))]
     kv_scale: f64,
     /// Their classes and how often each comes.
     #[arg(long, value_name = "CLASS=SHARE,…", requires = "trace", default_value_t = Mix::default())]
@@ -36,17 +38,10 @@ impl Requests {
         self.trace.as_deref()
     }
 
-    pub(super) fn import(&self, seed: u64) -> Result<Option<Import>, Failure> {
-        let Some(trace) = &self.trace else { return Ok(None) };
-        for (option, found, allowed) in [("--speedup", self.speedup, SPEEDUP), ("--kv-scale", self.kv_scale, KV_SCALE)]
-        {
-            if !allowed.contains(&found) {
-                let (least, most) = (allowed.start(), allowed.end());
-                return Err(Failure::usage(anyhow::anyhow!("{option}: found {found}, allowed {least} to {most}")));
-            }
-        }
-        let (model, speedup, kv_scale, mix) = (self.model, self.speedup, self.kv_scale, self.mix.clone());
-        Ok(Some(Import { trace: trace.clone(), traffic: Traffic { model, speedup, kv_scale, mix, seed } }))
+    pub(super) fn import(&self, seed: u64) -> Option<Import> {
+        let traffic =
+            Traffic { model: self.model, speedup: self.speedup, kv_scale: self.kv_scale, mix: self.mix.clone(), seed };
+        self.trace.clone().map(|trace| Import { trace, traffic })
     }
 }
 

@@ -1,10 +1,12 @@
 //! How far a replay is: one line on a terminal, in place.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::paint::rewrites;
 
 /// How often the line is written at most.
 const EVERY: Duration = Duration::from_millis(250);
@@ -39,7 +41,7 @@ impl Progress {
     fn new(unit: &'static str, size: Option<u64>) -> Self {
         let started = Instant::now();
         Self {
-            shown: std::io::stderr().is_terminal(),
+            shown: rewrites(),
             unit,
             size,
             read: Arc::default(),

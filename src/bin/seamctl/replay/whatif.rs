@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use seam::config::Config;
 use seam::model::{Profile, RequestId};
 use seam::policy::explain::explain;
 use seam::replay::journal::{History, What, utc};
 use seam::replay::retrial::{Change, Chooser, ClassRow, Explained, Report, Retrial, Row, Rules, Settings};
 use seam::timeline::parse_time;
 
-use super::Replay;
-use super::import;
+use super::config::With;
 use super::progress::Progress;
+use super::{Replay, classes, config, import};
 use crate::exit::{Failure, print, print_json};
 use crate::table::{count, numbers, or_dash};
 
@@ -20,22 +19,35 @@ const PRINTED_CHANGES: usize = 20;
 
 pub(super) fn run(replay: &Replay, history: &History) -> Result<(), Failure> {
     let wanted = wanted(replay)?;
+    let rules = config::load(replay)?;
+    let named = rules.as_ref().map(|rules| (rules.named(replay), rules.profile));
     let settings = Settings {
-        rules: rules(replay)?,
+        rules: changed(replay, rules),
         policies: replay.policies.clone(),
         rivals_see: replay.rivals_see.into(),
         seed: replay.seed,
         explain: wanted.as_ref().map(|(request, _)| request.clone()),
-        import: replay.requests.import(replay.seed)?,
+        import: replay.requests.import(replay.seed),
     };
     let (report, explained) = tried(history, settings)?;
     if let Some((request, at)) = wanted {
-        return explained_request(replay, &request, at, explained);
+        return explained_request(replay, &request, at, explained, named.as_ref());
     }
     if replay.json {
-        return print_json(&report);
+        return print_json(&with(named.as_ref(), &report));
     }
-    print(&text(&report))
+    print(&text(&report, named.as_ref()))
+}
+
+/// A configuration and the profile that decides.
+type Named = (config::Named, Profile);
+
+fn with<'a, T>(named: Option<&'a Named>, report: &'a T) -> With<'a, T> {
+    With { config: named.map(|(config, _)| config), report }
+}
+
+fn rules_text(named: Option<&Named>) -> String {
+    named.map(|(config, profile)| config.text(*profile)).unwrap_or_default()
 }
 
 /// The request to explain, and when it was decided.
@@ -54,16 +66,14 @@ fn wanted(replay: &Replay) -> Result<Option<(RequestId, Option<u64>)>, Failure> 
     Ok(replay.explain.clone().map(|request| (request, at)))
 }
 
-fn rules(replay: &Replay) -> Result<Rules, Failure> {
-    let Some(file) = &replay.config else { return Ok(Rules { profile: replay.profile, ..Rules::default() }) };
-    let config = Config::load(file).map_err(Failure::usage)?;
-    let profile: Profile = replay.profile.unwrap_or(config.policy.profile);
-    Ok(Rules {
-        profile: Some(profile),
-        thresholds: Some(config.policy.thresholds.clone()),
-        workloads: Some(config.workloads().into_iter().map(Arc::new).collect()),
-        max_excluded_fraction: Some(config.policy.max_excluded_fraction),
-    })
+fn changed(replay: &Replay, rules: Option<config::Rules>) -> Rules {
+    let Some(rules) = rules else { return Rules { profile: replay.profile, ..Rules::default() } };
+    Rules {
+        profile: Some(rules.profile),
+        workloads: Some(rules.policy.classes().into_iter().map(Arc::new).collect()),
+        max_excluded_fraction: Some(rules.policy.max_excluded_fraction),
+        thresholds: Some(rules.policy.thresholds),
+    }
 }
 
 fn tried(history: &History, settings: Settings) -> Result<(Report, Vec<Explained>), Failure> {
@@ -95,6 +105,7 @@ fn explained_request(
     request: &RequestId,
     at: Option<u64>,
     explained: Vec<Explained>,
+    named: Option<&Named>,
 ) -> Result<(), Failure> {
     let distance = |found: &Explained| at.map_or(0, |at| found.at.abs_diff(at));
     let Some(found) = explained.into_iter().min_by_key(distance) else {
@@ -103,7 +114,7 @@ fn explained_request(
         )));
     };
     if replay.json {
-        return print_json(&found);
+        return print_json(&with(named, &found));
     }
     let mut text = format!("Request {request}, {}", utc(found.at));
     text.push_str(match replay.requests.trace() {
@@ -119,7 +130,9 @@ fn explained_request(
     }
     match &found.changed {
         Some(changed) => {
-            text.push_str("As it would be under the changed rules, before any host is asked:\n\n");
+            text.push_str("As it would be under the changed rules, before any host is asked:\n");
+            text.push_str(&rules_text(named));
+            text.push('\n');
             text.push_str(&explain(changed));
             text.push_str("\nNext: the same without --explain lists every request that changes\n");
         }
@@ -132,7 +145,7 @@ fn explained_request(
     print(&text)
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &Report, named: Option<&Named>) -> String {
     let mut text = String::from("\n");
     text.push_str(&choosers(&report.choosers));
     text.push_str(&format!(
@@ -140,6 +153,11 @@ fn text(report: &Report) -> String {
          path took.\n",
         count(report.requests as usize, "request")
     ));
+    text.push_str(&rules_text(named));
+    // Each chooser's row counts the same requests.
+    if let Some(row) = report.choosers.iter().find(|row| row.chooser == Chooser::Seam) {
+        text.push_str(&format!("{}.\n{}", classes::counts(row.strict, row.tolerant, row.neither), classes::note()));
+    }
     text.push_str(&match &report.imported {
         Some(imported) => import::text(imported),
         None => format!(

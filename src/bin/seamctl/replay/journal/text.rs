@@ -84,14 +84,14 @@ pub(super) fn of_overviews(lives: &[Overview], unplaced: &[StrayReport]) -> Stri
     text
 }
 
+/// A line for each outcome: side by side they would not fit.
 fn decisions(classes: &BTreeMap<String, BTreeMap<Outcome, u64>>) -> String {
     let met = |outcome: &&Outcome| classes.values().any(|outcomes| outcomes.contains_key(outcome));
-    let outcomes: Vec<Outcome> = Outcome::ALL.iter().filter(met).copied().collect();
-    let mut heads = vec!["class"];
-    heads.extend(outcomes.iter().map(|outcome| outcome.as_str()));
-    let rows = classes.iter().map(|(class, counts)| {
-        let cells = outcomes.iter().map(|outcome| counts.get(outcome).copied().unwrap_or_default().to_string());
-        std::iter::once(class.clone()).chain(cells).collect()
+    let mut heads = vec!["outcome"];
+    heads.extend(classes.keys().map(String::as_str));
+    let rows = Outcome::ALL.iter().filter(met).map(|outcome| {
+        let cells = classes.values().map(|counts| counts.get(outcome).copied().unwrap_or_default().to_string());
+        std::iter::once(outcome.to_string()).chain(cells).collect()
     });
     grid(&heads, rows)
 }
