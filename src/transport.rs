@@ -7,6 +7,8 @@
 mod dial;
 pub mod fabric;
 pub mod mock;
+#[cfg(feature = "nixl")]
+pub mod nixl;
 pub mod quic;
 mod slots;
 mod stream;

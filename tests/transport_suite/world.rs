@@ -8,7 +8,7 @@ use std::time::Duration;
 use seam::arena::Arena;
 use seam::model::{Extent, LeaseId, NodeName};
 use seam::net::{EndpointOptions, NodeIdentity};
-use seam::transport::fabric::FabricRail;
+use seam::transport::fabric::{Fabric, FabricRail};
 use seam::transport::mock::{FaultSwitch, Faulty};
 use seam::transport::quic::QuicRail;
 use seam::transport::{Backend, BoxFuture, Landing, PathError, Peer, Write, Written};
@@ -31,6 +31,30 @@ pub(crate) enum Kind {
     Memory,
     /// The same, whose closed entries do not.
     Unfenced,
+    /// A fabric rail on NIXL.
+    #[cfg(feature = "nixl")]
+    Nixl,
+}
+
+impl Kind {
+    /// Whether what it needs is here; what is not is printed.
+    pub(crate) fn is_here(self) -> bool {
+        match self {
+            #[cfg(feature = "nixl")]
+            Self::Nixl => {
+                let found = seam::transport::nixl::find(nixl().library.as_deref());
+                found.inspect_err(|error| println!("skipped: {error}")).is_ok()
+            }
+            _ => true,
+        }
+    }
+}
+
+/// NIXL as the environment says where it is.
+#[cfg(feature = "nixl")]
+fn nixl() -> seam::transport::nixl::NixlConfig {
+    let library = std::env::var_os("SEAM_NIXL_LIBRARY").map(Into::into);
+    seam::transport::nixl::NixlConfig { library, ..Default::default() }
 }
 
 pub(crate) fn name(text: &str) -> NodeName {
@@ -75,7 +99,7 @@ impl World {
         let ledger = Arc::new(Ledger::default());
         let landing: Arc<dyn Landing> = ledger.clone();
         let (identity, held) = (self.identity(node), Held::default());
-        let (addr, rail, backend): (_, _, Arc<dyn Backend>) = match self.kind {
+        let (addr, rail, backend): Started = match self.kind {
             Kind::Quic | Kind::Mock => {
                 let rail = Arc::new(QuicRail::start(bind, &identity, Arc::clone(&arena), landing).unwrap());
                 let backend: Arc<dyn Backend> = match self.kind {
@@ -91,13 +115,30 @@ impl World {
                     fences: self.kind == Kind::Memory,
                     entries: Mutex::default(),
                 });
-                let options = EndpointOptions::default();
-                let rail = FabricRail::start(bind, &identity, options, fabric, Arc::clone(&arena), landing).unwrap();
-                (rail.local_addr(), None, Arc::new(rail))
+                fabric_rail(bind, &identity, fabric, &arena, landing)
+            }
+            #[cfg(feature = "nixl")]
+            Kind::Nixl => {
+                let started = seam::transport::nixl::Nixl::start(&name(node), &nixl(), true, Arc::clone(&arena));
+                fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
             }
         };
         Node { peer: Peer { node: name(node), address: addr.to_string() }, addr, arena, ledger, backend, rail, held }
     }
+}
+
+type Started = (SocketAddr, Option<Arc<QuicRail>>, Arc<dyn Backend>);
+
+fn fabric_rail(
+    bind: SocketAddr,
+    identity: &NodeIdentity,
+    fabric: Arc<dyn Fabric>,
+    arena: &Arc<Arena>,
+    landing: Arc<dyn Landing>,
+) -> Started {
+    let options = EndpointOptions::default();
+    let rail = FabricRail::start(bind, identity, options, fabric, Arc::clone(arena), landing).unwrap();
+    (rail.local_addr(), None, Arc::new(rail))
 }
 
 pub(crate) struct Node {
