@@ -7,7 +7,6 @@
 mod dial;
 pub mod fabric;
 pub mod mock;
-#[cfg(feature = "nixl")]
 pub mod nixl;
 pub mod quic;
 mod slots;

@@ -156,6 +156,7 @@ mod tests {
         assert!(error.contains(&looked) && error.contains("pip install nixl-cu12"), "{error}");
     }
 
+    #[cfg(feature = "nixl")]
     #[test]
     fn what_is_no_library_is_no_panic() {
         let (_site, library) = wheel("1.5.1");

@@ -5,8 +5,9 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 use std::rc::Rc;
 
+use super::NixlConfig;
 use super::api::{AgentConfig, Api, DRAM, Handle, IN_PROGRESS, SUCCESS, Status, WRITE, words};
-use super::{NixlConfig, NixlError};
+use super::fabric::NixlError;
 use crate::transport::fabric::FabricError;
 
 /// How long the library's own thread sleeps between two looks, in microseconds.

@@ -10,11 +10,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::NixlConfig;
 use super::api::Api;
+use super::fabric::NixlError;
 use super::library::{Found, LibraryError};
 use super::objects::{Agent, Registered};
 use super::put::{Job, Step, Transfer};
-use super::{NixlConfig, NixlError};
 use crate::arena::Arena;
 use crate::model::NodeName;
 use crate::transport::fabric::{FabricError, Piece, Put};
