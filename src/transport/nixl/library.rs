@@ -26,7 +26,7 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// It is in none of the places.
-    #[error("{NAME} was not found in {looked_in}; install NIXL (pip install nixl-cu12) or say where it is")]
+    #[error("no {NAME} in {looked_in}; install NIXL (pip install nixl-cu12) or say where it is")]
     Missing {
         /// The places, joined.
         looked_in: String,
@@ -64,8 +64,10 @@ pub fn find(configured: Option<&Path>) -> Result<Found, LibraryError> {
 
 fn find_in(places: &[PathBuf]) -> Result<Found, LibraryError> {
     let Some(path) = places.iter().find(|path| path.is_file()) else {
-        let looked_in: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
-        return Err(LibraryError::Missing { looked_in: looked_in.join(", ") });
+        let mut folders: Vec<String> =
+            places.iter().filter_map(|path| path.parent()).map(|folder| folder.display().to_string()).collect();
+        folders.dedup();
+        return Err(LibraryError::Missing { looked_in: folders.join(", ") });
     };
     let version = version(path);
     if let Some(version) = &version
@@ -152,7 +154,7 @@ mod tests {
     fn where_it_is_not_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let error = find(Some(dir.path())).unwrap_err().to_string();
-        let looked = dir.path().join(NAME).display().to_string();
+        let looked = format!("no {NAME} in {};", dir.path().display());
         assert!(error.contains(&looked) && error.contains("pip install nixl-cu12"), "{error}");
     }
 
