@@ -202,6 +202,11 @@ pub trait Landing: Send + Sync + 'static {
         Box::pin(std::future::pending())
     }
 
+    /// Nobody knows whether bytes may still land in an open lease: its sender is gone, and its library
+    /// keeps nobody out. The lease must stay closed to others until none can. Comes instead of
+    /// [`quiet`](Self::quiet).
+    fn unfinished<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()>;
+
     /// The stream that wrote into `lease` is closed; no later write of it can land. Comes once for
     /// every `open` that succeeded, after `delivered` where there is one, and before the sender
     /// hears the outcome.

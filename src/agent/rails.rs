@@ -104,7 +104,8 @@ pub(crate) fn start(
     let (mut rails, mut failed) = (BTreeMap::new(), None);
     for rail in &config.rails {
         let name = rail.name.as_str().to_owned();
-        let landing = Arc::new(LedgerLanding { links: links.clone(), backend: rail.backend });
+        let fence_max = config.transfer.fence_max;
+        let landing = Arc::new(LedgerLanding { links: links.clone(), backend: rail.backend, fence_max });
         let options = EndpointOptions { segmentation_offload: rail.segmentation_offload };
         let unbound = |source| StartError::Rail { rail: name.clone(), source };
         let (backend, endpoint): (Arc<dyn Backend>, Endpoint) = match fabric(config, rail, arena) {

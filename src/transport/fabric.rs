@@ -15,8 +15,8 @@
 //! Everything but the bytes goes over the rail's own QUIC endpoint, which also says who the peer
 //! is: no such library does. A session lives as long as its stream. Libraries do not fence: what a
 //! dead peer has put may land after its session has ended, unless the library's entry can be closed
-//! against it. Where it cannot, a lease whose sender has not said that its put is over is never
-//! reported quiet, and the ledger keeps it fenced until it is safe.
+//! against it. Where it cannot, a lease whose sender has not said that its put is over is reported
+//! unfinished, and kept fenced until it is safe.
 
 mod rail;
 mod receive;

@@ -74,13 +74,11 @@ async fn a_sender_that_dies_under_way_leaves_the_lease_fenced_where_its_entry_do
         writing.abort();
         match quiet {
             1 => d.ledger.until(&lease(1), |granted| granted.quiet == 1).await,
-            _ => {
-                while d.refusals("fenced") == 0 {
-                    tokio::task::yield_now().await;
-                }
-            }
+            _ => d.ledger.until(&lease(1), |granted| granted.unfinished == 1).await,
         }
-        assert_eq!(d.ledger.of(&lease(1)).quiet, quiet);
+        let granted = d.ledger.of(&lease(1));
+        assert_eq!((granted.quiet, granted.unfinished), (quiet, 1 - quiet));
+        assert_eq!(d.refusals("fenced"), u64::from(1 - quiet));
         crate::kill(runtime).await;
     }
 }

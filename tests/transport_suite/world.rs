@@ -232,6 +232,7 @@ pub(crate) struct Granted {
     pub(crate) ended: bool,
     pub(crate) opened: u32,
     pub(crate) quiet: u32,
+    pub(crate) unfinished: u32,
 }
 
 impl Ledger {
@@ -246,6 +247,7 @@ impl Ledger {
             ended: false,
             opened: 0,
             quiet: 0,
+            unfinished: 0,
         };
         self.leases.lock().unwrap().insert(id, granted);
     }
@@ -336,6 +338,12 @@ impl Landing for Ledger {
             while !self.of(lease).void {
                 changes.changed().await.unwrap();
             }
+        })
+    }
+
+    fn unfinished<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.change(lease, |granted| granted.unfinished += 1);
         })
     }
 

@@ -162,7 +162,7 @@ impl Offer<'_> {
                 if !session.entry.close().await {
                     count(&counters.fenced);
                     tracing::warn!(lease = %self.lease, %peer, "bytes may still land: the lease stays fenced");
-                    return;
+                    return self.shared.landing.unfinished(&self.lease).await;
                 }
                 None
             }
