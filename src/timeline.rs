@@ -23,11 +23,13 @@ mod draw;
 mod facts;
 mod fold;
 mod gather;
+mod lack;
 mod page;
 mod scale;
 mod spans;
 mod time;
 
+pub use lack::Lack;
 pub use time::parse_time;
 
 use crate::journal::{Entry, Header};
@@ -186,10 +188,9 @@ impl Timeline {
         self.facts.entry(entry);
     }
 
-    /// Here something of that life cannot be read: until its next snapshots nothing is known of its
-    /// paths.
-    pub fn interrupted(&mut self) {
-        self.facts.interrupted();
+    /// Here something of that life is not there: until its next snapshots nothing is known of its paths.
+    pub fn interrupted(&mut self, lack: Lack) {
+        self.facts.interrupted(lack);
     }
 
     /// The picture.

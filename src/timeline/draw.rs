@@ -31,10 +31,11 @@ pub(super) fn draw(facts: &Facts, folded: &Folded<'_>, options: &Options, window
     let mut sheet = Sheet::new(scale, width);
     let title = words::title(facts);
     let incomplete = if facts.left_out > 0 { " · not complete: see below" } else { "" };
-    head::draw(&mut sheet, &title, &(counts.line(window) + incomplete));
+    let shown = processes::shown(facts);
+    head::draw(&mut sheet, &title, &(counts.line(window) + incomplete), shown.has(window));
     let top = sheet.y;
     sheet.y += 22.0;
-    processes::draw(&mut sheet, facts);
+    shown.draw(&mut sheet);
     members::draw(&mut sheet, facts);
     members::overrides(&mut sheet, facts);
     paths::draw(&mut sheet, facts, folded);
