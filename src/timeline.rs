@@ -146,8 +146,18 @@ pub struct Picture {
     pub left_out: u64,
     /// The moment to look at first: when the first path turned bad, if one did.
     pub first_trouble: Option<String>,
-    /// A request that was decided just then.
-    pub request: Option<String>,
+    /// A decision to look at, if there was trouble.
+    pub example: Option<Example>,
+}
+
+/// A decision that shows what the trouble did, as far as there is one: the first that its node made
+/// while one of its paths was not healthy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    /// The request that was decided.
+    pub request: String,
+    /// When: of a request that was decided several times the decision nearest to it is meant.
+    pub at: String,
 }
 
 impl Picture {

@@ -18,7 +18,7 @@ use seam::model::PathState;
 use seam::policy;
 use seam::policy::overrides::{Override, OverrideTarget};
 use seam::sim::START_MS;
-use seam::timeline::{Lack, Options, Picture, Timeline, TimelineError};
+use seam::timeline::{Lack, Options, Picture, Timeline, TimelineError, parse_time};
 use xml::Element;
 
 type Journal = (Header, Vec<Entry>);
@@ -99,6 +99,43 @@ fn the_states_are_those_of_the_health_core_and_the_first_trouble_comes_first() {
     let decided = said.flatten().filter(|said| matches!(said, Said::Decided(_))).count();
     assert_eq!(picture.decisions, decided as u64);
     assert_eq!(lanes(&svg, "member").len(), 1, "only the host that died moved");
+}
+
+/// The first decision of a named request from this time on.
+fn first_request(journal: &Journal, from_ms: u64) -> (u64, String) {
+    let of_turn = |turn: &Turn| {
+        let at = START_MS + turn.now.mono.0 / 1_000_000;
+        turn.said.iter().find_map(|said| match said {
+            Said::Decided(record) if at >= from_ms => {
+                record.request_id.as_ref().map(|request| (at, request.to_string()))
+            }
+            _ => None,
+        })
+    };
+    let turns = journal.1.iter().filter_map(|entry| match entry {
+        Entry::Turn(turn) => of_turn(turn),
+        _ => None,
+    });
+    turns.min().unwrap()
+}
+
+#[test]
+fn the_request_to_look_at_is_of_a_node_that_was_in_trouble() {
+    // Only p0 has a path that jitters; p1 decides too.
+    let mut journals = small(&["p0", "p1"]);
+    let until = |journals: &[Journal], to_ms| {
+        draw(journals, Options { to_ms: Some(START_MS + to_ms), ..Options::default() }).unwrap()
+    };
+    let trouble = parse_time(&until(&journals, 10_000).first_trouble.unwrap()).unwrap();
+    let [mine, other] = [0, 1].map(|node| first_request(&journals[node], trouble));
+    // The clock of p1 is so that it decides at the very moment.
+    journals[1].0.opened.wall_ms -= other.0 - trouble;
+    assert!(trouble < mine.0);
+    let early = until(&journals, 10_000);
+    assert_eq!(parse_time(&early.first_trouble.unwrap()), Ok(trouble));
+    let example = early.example.unwrap();
+    assert_eq!((parse_time(&example.at).unwrap(), example.request), mine);
+    assert_eq!(until(&journals, 1_000).example, None);
 }
 
 #[test]
@@ -310,6 +347,28 @@ fn without_a_request_beside_the_trouble_the_next_command_works_too() {
         let said = text(&output.stdout);
         assert!(said.contains(": 0 decisions"), "{said}");
         assert_eq!(run_next(said.lines().last().unwrap()), Some(0), "{said}");
+    }
+}
+
+#[test]
+fn the_next_command_names_every_journal_as_a_shell_takes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals = dir.path().join("last night");
+    write(&journals, &Incident::small(), &["p0", "p1", "d0", "d1"]);
+    let mut files: Vec<_> = std::fs::read_dir(&journals).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let files: Vec<&str> = files.iter().map(|file| file.to_str().unwrap()).collect();
+    let svg = dir.path().join("x.svg");
+    for (given, named) in
+        [(&files[2..], format!("'{}' '{}'", files[2], files[3])), (&files[..], format!("'{}'", journals.display()))]
+    {
+        let output = seamctl(&[given, &["--out", svg.to_str().unwrap()]].concat());
+        let said = text(&output.stdout);
+        let next = said.lines().last().unwrap().strip_prefix("Next: seamctl ").unwrap();
+        assert!(next.starts_with(&format!("replay {named} --at ")), "{next}");
+        let pasted = format!("\"$0\" {next}");
+        let status = Command::new("sh").args(["-c", &pasted, env!("CARGO_BIN_EXE_seamctl")]).output().unwrap().status;
+        assert_eq!(status.code(), Some(0), "{next}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The picture: rows from top to bottom, and the document around them.
 
+mod example;
 mod head;
 mod members;
 mod paths;
@@ -63,13 +64,13 @@ pub(super) fn draw(facts: &Facts, folded: &Folded<'_>, options: &Options, window
     svg += "</svg>\n";
     let (from_ms, to_ms, when) = (window.from, window.to, words::when(window));
     let first_trouble = folded.first_trouble.map(crate::replay::journal::utc);
-    let request = folded.first_trouble.and_then(|at| words::request_near(facts, at));
+    let example = folded.first_trouble.and_then(|_| example::example(facts, folded));
     let Counts { lanes, folded, crowded_out, decisions, refused, transfers, failed } = counts;
     let left_out = facts.left_out;
     #[rustfmt::skip]
     let picture = Picture {
         svg, from_ms, to_ms, when, lanes, folded, crowded_out, decisions, refused, transfers, failed, left_out,
-        first_trouble, request,
+        first_trouble, example,
     };
     picture
 }
