@@ -312,6 +312,15 @@ fn a_start_is_told_where_the_journal_has_it_and_a_damaged_end_is_called_so() {
         assert!(late.contains(words), "{words}\n{late}");
     }
     assert!(!late.contains("p0: the journal ends here without a word"), "{late}");
+    // A newest segment without a single entry, and those before it gone.
+    let mut timeline = Timeline::new(Options::default()).unwrap();
+    timeline.life(&header);
+    entries[..200].iter().for_each(|entry| timeline.entry(entry));
+    timeline.interrupted(Lack::Missing(1));
+    let short = timeline.draw().unwrap().svg;
+    for words in ["p0: 1 segment is missing, and nothing after this can be read", ">segments missing<"] {
+        assert!(short.contains(words), "{words}\n{short}");
+    }
 }
 
 #[test]

@@ -24,6 +24,11 @@ impl Lacks {
         }
     }
 
+    /// In two words, for what has little room.
+    pub(super) fn short(self) -> &'static str {
+        if self.damaged { "journal damaged" } else { "segments missing" }
+    }
+
     pub(super) fn words(self) -> String {
         let missing = match self.missing {
             1 => "1 segment is missing".to_owned(),

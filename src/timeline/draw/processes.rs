@@ -108,11 +108,11 @@ fn is_remarkable(lives: &[&Life]) -> bool {
 
 fn process(sheet: &mut Sheet, node: &NodeName, lives: &[&Life]) {
     let behind = match lives {
-        [life] => match life.end {
-            End::Open if life.interrupted.is_some() => "journal damaged".to_owned(),
-            End::Open => String::new(),
-            End::Closed => "closed in order".to_owned(),
-            End::Panicked(_) => "panicked".to_owned(),
+        [life] => match (&life.end, life.interrupted) {
+            (End::Open, Some((_, lacks))) => lacks.short().to_owned(),
+            (End::Open, None) => String::new(),
+            (End::Closed, _) => "closed in order".to_owned(),
+            (End::Panicked(_), _) => "panicked".to_owned(),
         },
         lives => format!("{} lives", lives.len()),
     };
