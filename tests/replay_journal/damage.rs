@@ -58,11 +58,13 @@ fn a_torn_end_is_no_failure_and_a_torn_middle_is_damage() {
     assert!(report.is_damaged() && report.differences() == 0);
     assert_eq!(report.lives[0].overview.notes[0].noted, Noted::Damaged);
 
-    // A newest segment of which nothing reached the disk.
-    std::fs::write(&paths[1], "").unwrap();
+    // A newest segment of which nothing reached the disk, or its length only.
     std::fs::write(&paths[0], bytes(&header("n0", 0), &STORY.segments(&[half])[0])).unwrap();
-    let report = verify(&[dir.path()]);
-    assert!(report.is_identical() && report.lives[0].overview.tally.torn_end);
+    for nothing in ["", &"\0".repeat(5_000)] {
+        std::fs::write(&paths[1], nothing).unwrap();
+        let report = verify(&[dir.path()]);
+        assert!(report.is_identical() && report.lives[0].overview.tally.torn_end);
+    }
 }
 
 #[test]
