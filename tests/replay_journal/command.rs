@@ -76,6 +76,36 @@ fn a_verified_journal_and_a_different_one_are_shown() {
 }
 
 #[test]
+fn a_damaged_journal_is_not_called_identical_and_one_torn_at_its_end_is() {
+    let dir = folder();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(dir.path().join(name), bytes).unwrap();
+    let sound = std::fs::read(GOLDEN).unwrap();
+    let middle = sound.len() / 2;
+    let mut bytes = sound.clone();
+    bytes[middle] ^= 1;
+    write("damaged.journal", &bytes);
+    bytes = std::fs::read(dir.path().join("changed.journal")).unwrap();
+    let last = bytes.len() - 30;
+    bytes[last] ^= 1;
+    write("both.journal", &bytes);
+    // As a power failure leaves it: long enough, and without its last contents.
+    bytes = sound;
+    bytes[middle..].fill(0);
+    write("zeros.journal", &bytes);
+    for (name, status, begins) in [
+        ("damaged.journal", 1, "Damaged: "),
+        ("both.journal", 1, "Different and damaged: "),
+        ("zeros.journal", 0, "Identical: "),
+    ] {
+        let output = seamctl(dir.path(), &["replay", name, "--verify"]);
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(status), "{text}{}", err(&output));
+        assert!(text.lines().any(|line| line.starts_with(begins)), "{text}");
+        assert_eq!(text.contains("Identical"), status == 0, "{text}");
+    }
+}
+
+#[test]
 fn json_says_the_same_in_one_object() {
     let dir = folder();
     let output = seamctl(dir.path(), &["replay", "changed.journal", "--verify", "--json"]);

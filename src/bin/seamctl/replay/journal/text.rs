@@ -48,10 +48,19 @@ pub(super) fn of_report(report: &Report) -> String {
         text.push('\n');
     }
     let verified = count(report.verified() as usize, "turn");
-    text.push_str(&match (report.differences(), report.unverifiable()) {
-        (0, 0) => format!("Identical: {verified} played again, every output as recorded.\n"),
-        (0, lost) => format!("Identical as far as it goes: {verified} played again, {lost} not verifiable.\n"),
-        (differ, lost) => format!("Different: {verified} as recorded, {differ} otherwise, {lost} not verifiable.\n"),
+    text.push_str(&match (report.differences(), report.unverifiable(), report.is_damaged()) {
+        (0, 0, false) => format!("Identical: {verified} played again, every output as recorded.\n"),
+        (0, lost, false) => format!("Identical as far as it goes: {verified} played again, {lost} not verifiable.\n"),
+        (0, lost, true) => {
+            format!("Damaged: {verified} played again as recorded, {lost} not verifiable, and more that is not there.\n")
+        }
+        (differ, lost, false) => {
+            format!("Different: {verified} as recorded, {differ} otherwise, {lost} not verifiable.\n")
+        }
+        (differ, lost, true) => format!(
+            "Different and damaged: {verified} as recorded, {differ} otherwise, {lost} not verifiable, and more that is\n\
+             not there.\n"
+        ),
     });
     text.push_str(&format!("Hash of all outputs: {}\n", report.hash));
     text.push_str(match (report.differences(), report.is_damaged()) {
