@@ -26,12 +26,15 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Makes the file, for this user alone, and its name durable.
+    /// Makes the file, for this user alone, and its name durable. Where that fails there is none, so that
+    /// it can be tried again.
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        if let Some(dir) = path.parent() {
-            File::open(dir)?.sync_all()?;
-        }
+        Self::create_with(path, sync_folder)
+    }
+
+    fn create_with(path: PathBuf, durable: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Self> {
+        let file = open_new(&path)?;
+        durable(&path).inspect_err(|_| discard(&path))?;
         let now = Instant::now();
         Ok(Self { path, file, gathered: Vec::new(), written: 0, unsynced: false, synced: now, opened: now })
     }
@@ -102,6 +105,29 @@ impl Output {
     }
 }
 
+/// Removes a file that is of no use to anybody. One that cannot be removed is taken again.
+pub(super) fn discard(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+/// Makes a file that is not there, or takes an empty one, which only an attempt that failed can have left.
+fn open_new(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.symlink_metadata()? {
+            found if found.is_file() && found.len() == 0 => options.open(path),
+            _ => Err(error),
+        },
+        opened => opened,
+    }
+}
+
+/// Makes the name of a new file durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+}
+
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.gathered.extend_from_slice(bytes);
@@ -116,6 +142,27 @@ impl Write for Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_could_not_be_made_whole_is_gone_or_taken_again_and_another_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let refused = |path: &Path| {
+            assert!(path.exists());
+            Err(io::Error::other("refused"))
+        };
+        assert_eq!(Output::create_with(path.clone(), refused).unwrap_err().to_string(), "refused");
+        assert!(!path.exists());
+        std::fs::write(&path, "").unwrap();
+        let mut output = Output::create(path.clone()).unwrap();
+        output.write_all(b"abc").unwrap();
+        output.write_out().unwrap();
+        assert_eq!(Output::create(path.clone()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &link).unwrap();
+        assert_eq!(Output::create(link).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
 
     #[test]
     fn a_file_that_was_moved_deleted_or_replaced_is_not_in_place() {

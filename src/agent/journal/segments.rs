@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use super::lost::{Losses, Lost};
 use super::outage::Outage;
-use super::output::Output;
+use super::output::{self, Output};
 use super::queue::{Resumed, Taken};
 use super::{Epoch, TURNS, next_epoch, retention};
 use crate::agent::clock::Clock;
@@ -266,11 +266,10 @@ impl Segments {
             config_hash: (self.life.config_hash)(),
             opened: self.life.clock.now(),
         };
-        let mut writer = Writer::begin(Output::create(path.clone())?, &header)?;
-        let written = writer.get_mut().write_out().inspect_err(|_| {
-            // One without a head is of no use to anybody.
-            let _ = std::fs::remove_file(&path);
-        })?;
+        let begun = Writer::begin(Output::create(path.clone())?, &header)
+            .and_then(|mut writer| Ok((writer.get_mut().write_out()?, writer)));
+        // One without a head is of no use to anybody.
+        let (written, writer) = begun.inspect_err(|_| output::discard(&path))?;
         self.metrics.journal_written(written, 0);
         Ok(writer)
     }
