@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -69,7 +69,7 @@ impl Output {
         if self.gathered.is_empty() {
             return Ok(0);
         }
-        if let Err(error) = self.file.write_all_at(&self.gathered, self.written) {
+        if let Err(error) = self.file.write_all(&self.gathered) {
             // A disk that is full still lets a file shrink; if not, the file's end is torn.
             let _ = self.file.set_len(self.written);
             return Err(error);
@@ -97,9 +97,13 @@ impl Output {
         self.file = file;
     }
 
-    /// Whether the file is still where it was made: an operator may have deleted or moved it.
+    /// Whether the file is still where it was made, and has what was written: an operator may have deleted,
+    /// moved or truncated it.
     pub(super) fn is_in_place(&self) -> bool {
         let Ok(own) = self.file.metadata() else { return false };
+        if own.len() < self.written {
+            return false;
+        }
         let found = self.path.symlink_metadata();
         own.nlink() > 0 && found.is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino()))
     }
@@ -113,7 +117,8 @@ pub(super) fn discard(path: &Path) {
 /// Makes a file that is not there, or takes an empty one, which only an attempt that failed can have left.
 fn open_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
+    // Appended: were the file cut meanwhile, what is written elsewhere would come after a hole of zeros.
+    options.append(true).mode(0o600);
     match options.clone().create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.symlink_metadata()? {
             found if found.is_file() && found.len() == 0 => options.open(path),
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_moved_deleted_or_replaced_is_not_in_place() {
+    fn a_file_that_was_moved_deleted_replaced_or_cut_is_not_in_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let mut output = Output::create(path.clone()).unwrap();
@@ -179,8 +184,15 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::rename(dir.path().join("b"), &path).unwrap();
         assert!(output.is_in_place());
+        // Copied away and emptied.
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        assert!(!output.is_in_place());
+        output.write_all(b"de").unwrap();
+        output.write_out().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"de", "without a hole");
+        assert!(!output.is_in_place());
         std::fs::remove_file(&path).unwrap();
         assert!(!output.is_in_place());
-        assert_eq!(output.len(), 3);
+        assert_eq!(output.len(), 5);
     }
 }

@@ -165,7 +165,7 @@ impl Segments {
             let moved = |open: &&Open| !open.writer.get_ref().is_in_place();
             if let Some(open) = self.open.as_ref().filter(moved) {
                 let path = open.writer.get_ref().path().display();
-                tracing::warn!(%path, "the segment was deleted or moved away: a new one is begun");
+                tracing::warn!(%path, "the segment was deleted, moved away or cut: a new one is begun");
                 self.begin();
                 return;
             }

@@ -74,6 +74,21 @@ fn a_segment_that_was_deleted_or_moved_away_is_followed_by_a_new_one_at_the_next
 }
 
 #[test]
+fn a_segment_that_was_emptied_in_place_is_followed_by_a_new_one() {
+    let mut life = Life::new(|config| config.fsync = Duration::ZERO);
+    life.samples(3);
+    life.writer.round(Instant::now());
+    let first = list(&life.folder()).unwrap().remove(0).path;
+    File::options().write(true).open(&first).unwrap().set_len(0).unwrap();
+    life.writer.round(Instant::now());
+    life.samples(3);
+    life.writer.round(Instant::now());
+    assert_eq!(first.metadata().unwrap().len(), 0);
+    std::fs::remove_file(&first).unwrap();
+    assert_eq!((life.entries().len(), played(&life.entries()[0])), (1, 4));
+}
+
+#[test]
 fn a_disk_that_fills_up_keeps_what_was_written_whole_and_loses_the_rest_with_a_gap() {
     if !Path::new("/dev/full").exists() {
         return;
