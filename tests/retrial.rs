@@ -2,6 +2,8 @@
 //! changes is named with its rule.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use seam::core::{Core, Now};
 use seam::health::{HealthCore, Thresholds};
 use seam::journal::{Entry, Gap, Part, Said, Taped, Turn};
@@ -185,6 +187,30 @@ fn a_request_is_explained_as_it_was_and_as_it_would_be() {
     assert_eq!(chosen(&explained.seam), change.from);
     assert_eq!(chosen(explained.changed.as_ref().unwrap()), change.to);
     assert_eq!(explained.at, change.at);
+}
+
+#[test]
+fn a_request_that_the_changed_rules_refuse_is_a_change_with_the_refusal_as_its_reason() {
+    let entries = life(2);
+    let classes = seam::model::builtin_workloads().into_iter().filter(|class| class.name.as_str() != "batch");
+    let rules = Rules { workloads: Some(classes.map(Arc::new).collect()), ..Rules::default() };
+    let (report, _) = tried(&entries, Settings { rules: rules.clone(), ..settings() });
+    let changed = report.choosers.iter().find(|row| row.chooser == Chooser::Changed).unwrap();
+    let seam = report.choosers.iter().find(|row| row.chooser == Chooser::Seam).unwrap();
+    assert_eq!(changed.differs, report.changes.len() as u64);
+    assert_eq!(changed.refused - seam.refused, changed.differs);
+    let row = |row: &&ClassRow| row.workload.as_str() == "batch" && row.row.chooser == Chooser::Changed;
+    let batch = &report.classes.iter().find(row).unwrap().row;
+    assert!(batch.requests > 0 && batch.refused == batch.requests);
+    for change in &report.changes {
+        assert_eq!((change.workload.as_str(), &change.to), ("batch", &None));
+        assert!(change.why.starts_with("now refused: workload: found \"batch\", known are "), "{}", change.why);
+        assert_eq!((change.now, change.then), (None, None));
+    }
+    let wanted = report.changes[0].request_id.clone();
+    let (_, explained) = tried(&entries, Settings { rules, explain: Some(wanted), ..settings() });
+    assert!(explained[0].changed.is_none());
+    assert!(explained[0].refused.as_ref().unwrap().starts_with("workload: found \"batch\""), "{explained:?}");
 }
 
 #[test]

@@ -334,11 +334,20 @@ impl Retrial {
                 return;
             }
         };
-        let changed = self.changed.as_mut().and_then(|world| world.decide(now, question)?.ok());
+        let changed = match &mut self.changed {
+            Some(world) => match world.decide(now, question) {
+                Some(answer) => Some(answer.map_err(|problem| words(&problem))),
+                None => {
+                    self.not_tried += 1;
+                    return;
+                }
+            },
+            None => None,
+        };
         let mut choices = Vec::with_capacity(self.rivals.len() + 2);
         choices.push((Chooser::Seam, chosen_path(&seam)));
-        if self.changed.is_some() {
-            choices.push((Chooser::Changed, changed.as_deref().and_then(chosen_path)));
+        if let Some(changed) = &changed {
+            choices.push((Chooser::Changed, changed.as_deref().ok().and_then(chosen_path)));
         }
         choices.extend(self.rivals_choose(now, &seam));
         self.book.add(Tried { at: now, request_id: request_id.clone(), seam, changed, choices });
@@ -351,8 +360,7 @@ impl Retrial {
             return;
         };
         imported.refused += 1;
-        let said = || problem.field().map_or_else(|| problem.to_string(), |field| format!("{field}: {problem}"));
-        imported.first_refusal.get_or_insert_with(said);
+        imported.first_refusal.get_or_insert_with(|| words(problem));
     }
 
     /// What the rivals choose of the candidates of `seam`.
@@ -436,6 +444,10 @@ impl Retrial {
 
 /// Decisions of one request id that are kept at most: an id may come again in a later life.
 const MAX_EXPLAINED: usize = 64;
+
+fn words(problem: &policy::RouteProblem) -> String {
+    problem.field().map_or_else(|| problem.to_string(), |field| format!("{field}: {problem}"))
+}
 
 fn chosen_path(record: &DecisionRecord) -> Option<PathId> {
     record.chosen.as_ref().and_then(|chosen| chosen.path.clone())

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use seam::journal::{Entry, Reader, Said};
+use seam::core::Core;
+use seam::journal::{Entry, Input, Reader, Said, Snapshot, Turn};
+use seam::model::Workload;
+use seam::policy::{self, Policy};
 use serde_json::Value;
 
 use crate::format::GOLDEN;
@@ -278,6 +281,50 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
     let output = seamctl(dir.path(), &["replay", "sound.journal", "--explain", "nobody"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("--explain: no request nobody was decided"), "{}", err(&output));
+}
+
+#[test]
+fn a_class_that_a_configuration_lacks_is_a_change_that_says_so() {
+    let dir = folder();
+    let mut entries = golden();
+    let (place, mut settings) = entries
+        .iter()
+        .enumerate()
+        .find_map(|(place, entry)| match entry {
+            Entry::Snapshot(Snapshot::Policy(core)) => {
+                Some((place, Policy::restore((**core).clone()).settings().clone()))
+            }
+            _ => None,
+        })
+        .unwrap();
+    let own = Workload { name: "own".parse().unwrap(), ..(*settings.workloads[0]).clone() };
+    settings.workloads.push(Arc::new(own));
+    let mut wanted = None;
+    for entry in &mut entries {
+        if let Entry::Turn(turn) = entry
+            && let Input::Policy(policy::Input::Route { request, request_id, .. }) = &mut turn.input
+        {
+            request.workload = "own".parse().unwrap();
+            wanted = Some(request_id.clone());
+        }
+    }
+    let now = entries.iter().find_map(Entry::now).unwrap();
+    let configured = Input::Policy(policy::Input::Configure(Box::new(settings)));
+    entries.insert(place + 1, Entry::Turn(Turn { now, input: configured, said: Vec::new(), digest: 0 }));
+    std::fs::write(dir.path().join("own.journal"), bytes(&header("n0", 0), &entries)).unwrap();
+    std::fs::write(dir.path().join("rules.toml"), "[policy]\nprofile = \"mesh\"\n").unwrap();
+    let run = |args: &[&str]| {
+        let output = seamctl(dir.path(), &[&["replay", "own.journal", "--config", "rules.toml"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        out(&output)
+    };
+    let words = "workload: found \"own\", known are ";
+    let text = run(&[]);
+    assert!(text.contains(" (own): nothing instead of "), "{text}");
+    assert!(text.contains(&format!("\n  now refused: {words}")), "{text}");
+    let text = run(&["--explain", wanted.unwrap().as_str()]);
+    assert!(text.contains("Under the changed rules it would be refused, before any path is looked at:\n"), "{text}");
+    assert!(text.contains(words), "{text}");
 }
 
 #[test]

@@ -128,15 +128,21 @@ fn explained_request(
     if found.recorded.is_empty() && replay.requests.trace().is_none() {
         text.push_str("not recorded: the journal ends before its decision\n\n");
     }
-    match &found.changed {
-        Some(changed) => {
+    match (&found.changed, &found.refused) {
+        (Some(changed), _) => {
             text.push_str("As it would be under the changed rules, before any host is asked:\n");
             text.push_str(&rules_text(named));
             text.push('\n');
             text.push_str(&explain(changed));
             text.push_str("\nNext: the same without --explain lists every request that changes\n");
         }
-        None => {
+        (None, Some(problem)) => {
+            text.push_str("Under the changed rules it would be refused, before any path is looked at:\n");
+            text.push_str(&rules_text(named));
+            text.push_str(&format!("\n  {problem}\n"));
+            text.push_str("\nNext: the same without --explain lists every request that changes\n");
+        }
+        (None, None) => {
             text.push_str("The first choice under the same rules, before any host is asked:\n\n");
             text.push_str(&explain(&found.seam));
             text.push_str("\nNext: --config FILE or --profile NAME shows what other rules would have chosen\n");
