@@ -357,9 +357,21 @@ fn what_cannot_be_asked_is_counted_and_a_broken_trace_is_an_error() {
         assert_eq!(found.is_some(), !broken.is_empty());
         assert!(found.is_none_or(|found| found.contains("trace.jsonl, line 4, input_length: found 0")));
     }
-    let mut retrial = Retrial::new(import(&dir, "", Traffic::default())).unwrap();
-    entries.iter().cloned().for_each(|entry| retrial.entry(entry));
-    assert!(retrial.finish().is_err());
+    // Before anything is read of the journals, and as soon as it is met.
+    for broken in ["", "{\"timestamp\": 0, \"input_length\": 0, \"output_length\": 1}\n"] {
+        let refused = Retrial::new(import(&dir, broken, Traffic::default())).map(|_| ()).unwrap_err();
+        assert!(
+            matches!(&refused, RetrialError::Trace(error) if error.to_string().contains("trace.jsonl")),
+            "{refused}"
+        );
+    }
+    let broken = trace(3) + "{\"timestamp\": 0, \"input_length\": 0, \"output_length\": 1}\n";
+    let mut retrial = Retrial::new(import(&dir, &broken, Traffic::default())).unwrap();
+    let read = entries.iter().cloned().take_while(|entry| {
+        retrial.entry(entry.clone());
+        !retrial.is_broken()
+    });
+    assert!(read.count() < entries.len() / 2);
 
     // A node that sends nothing is asked nothing.
     let decode: Vec<Entry> = entries.into_iter().filter(|entry| !is_of(entry, Part::Policy)).collect();

@@ -42,7 +42,7 @@ use crate::policy::record::{CandidateRecord, DecisionRecord};
 use crate::rivals::{Ask, Choosable, Finished, Policy, Rival, Sight};
 use crate::trace::TraceError;
 use book::{Book, Observed, Tried};
-use import::Stream;
+use import::{Arrivals, Stream};
 use tally::Tallies;
 use world::World;
 
@@ -79,6 +79,9 @@ pub enum RetrialError {
     /// A policy cannot work on a journal.
     #[error("policy {0}: it needs prefix blocks, and a journal has none")]
     PrefixBlocks(Policy),
+    /// The trace whose requests are to be asked cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
 }
 
 /// Who chooses.
@@ -150,6 +153,8 @@ pub struct Retrial {
     tallies: Tallies,
     explained: Vec<Explained>,
     not_tried: u64,
+    /// The trace, opened: for the first life that is asked.
+    opened: Option<Arrivals>,
     /// What this life is still to be asked, once it knows enough.
     stream: Option<Stream>,
     imported: Option<Imported>,
@@ -161,7 +166,8 @@ impl Retrial {
     /// Nothing is tried yet.
     ///
     /// # Errors
-    /// A threshold is out of range, or a policy cannot work on a journal.
+    /// A threshold is out of range, a policy cannot work on a journal, or the trace cannot be read, its
+    /// first request included.
     pub fn new(settings: Settings) -> Result<Self, RetrialError> {
         if let Some(thresholds) = &settings.rules.thresholds {
             thresholds.validate()?;
@@ -169,6 +175,7 @@ impl Retrial {
         if let Some(policy) = settings.policies.iter().find(|policy| policy.needs_prefix_blocks()) {
             return Err(RetrialError::PrefixBlocks(*policy));
         }
+        let opened = settings.import.as_ref().map(Import::open).transpose()?;
         let mut retrial = Self {
             rivals: Vec::new(),
             recorded: World::new(Rules::default()),
@@ -179,6 +186,7 @@ impl Retrial {
             tallies: Tallies::new(settings.import.is_none()),
             explained: Vec::new(),
             not_tried: 0,
+            opened,
             stream: None,
             imported: settings.import.as_ref().map(|_| Imported::default()),
             broken: None,
@@ -226,6 +234,13 @@ impl Retrial {
             Entry::Gap(gap) => self.interrupt(gap.part),
             Entry::Panicked(..) | Entry::Closed(_) => {}
         }
+    }
+
+    /// Whether the trace cannot be read on: [`finish`](Self::finish) says why, and what else the journals
+    /// hold does not matter.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
     }
 
     /// What came of it, and the wanted request's decisions.
@@ -304,10 +319,11 @@ impl Retrial {
 
     /// Asks what has come by `now` of the trace's requests.
     fn ask_what_has_come(&mut self, now: Now) -> Result<(), TraceError> {
-        if let (None, None, true, Some(import)) =
-            (&self.broken, &self.stream, self.recorded.routes(now), &self.settings.import)
+        if let (None, None, Some(import)) = (&self.broken, &self.stream, &self.settings.import)
+            && self.recorded.routes(now)
         {
-            self.stream = Some(import.begin(now)?);
+            let arrivals = self.opened.take().map_or_else(|| import.open(), Ok)?;
+            self.stream = Some(Stream::begin(now, arrivals));
             self.imported.iter_mut().for_each(|imported| imported.lives += 1);
         }
         // It is put back unless it is broken.

@@ -106,6 +106,18 @@ fn a_damaged_journal_is_not_called_identical_and_one_torn_at_its_end_is() {
         assert!(text.lines().any(|line| line.starts_with(begins)), "{text}");
         assert_eq!(text.contains("Identical"), status == 0, "{text}");
     }
+    // Other rules are tried on what there is, and what is not there is named.
+    std::fs::write(dir.path().join("stray.journal"), b"SEAMJRNL\x01\x00").unwrap();
+    for args in [&["--profile", "reference"] as &[&str], &["--policy", "round_robin"]] {
+        let args = &[&["replay", "damaged.journal", "stray.journal"], args].concat()[..];
+        let text = out(&seamctl(dir.path(), args));
+        assert!(text.contains("\nNote, n0, life 1800000000000: damaged.journal, byte "), "{text}");
+        assert!(text.contains("\nNote: stray.journal: its head cannot be read"), "{text}");
+        let output = seamctl(dir.path(), &[args, &["--json"]].concat());
+        let report: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(report["lives"][0]["notes"][0]["noted"], "damaged");
+        assert_eq!(report["strays"][0]["file"], "stray.journal");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Journals: what is in them, and whether playing them again gives the same.
 
-mod text;
+pub(super) mod text;
 
 use std::fs::File;
 use std::io::Read;

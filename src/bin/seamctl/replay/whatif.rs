@@ -1,14 +1,17 @@
 //! What-if on journals: other rules and other policies on the same history.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use seam::model::{Profile, RequestId};
 use seam::policy::explain::explain;
-use seam::replay::journal::{History, What, utc};
+use seam::replay::journal::{History, Overview, StrayReport, What, utc};
 use seam::replay::retrial::{Change, Chooser, ClassRow, Explained, Report, Retrial, Row, Rules, Settings};
 use seam::timeline::parse_time;
+use serde::Serialize;
 
 use super::config::With;
+use super::journal::text::notable;
 use super::progress::Progress;
 use super::{Replay, classes, config, import};
 use crate::exit::{Failure, print, print_json};
@@ -29,21 +32,42 @@ pub(super) fn run(replay: &Replay, history: &History) -> Result<(), Failure> {
         explain: wanted.as_ref().map(|(request, _)| request.clone()),
         import: replay.requests.import(replay.seed),
     };
-    let (report, explained) = tried(history, settings)?;
+    let (report, explained, seen) = tried(history, settings)?;
     if let Some((request, at)) = wanted {
-        return explained_request(replay, &request, at, explained, named.as_ref());
+        return explained_request(replay, &request, at, explained, named.as_ref(), &seen);
     }
     if replay.json {
-        return print_json(&with(named.as_ref(), &report));
+        return print_json(&seen.with(named.as_ref(), &report));
     }
-    print(&text(&report, named.as_ref()))
+    print(&text(&report, named.as_ref(), &seen))
 }
 
 /// A configuration and the profile that decides.
 type Named = (config::Named, Profile);
 
-fn with<'a, T>(named: Option<&'a Named>, report: &'a T) -> With<'a, T> {
-    With { config: named.map(|(config, _)| config), report }
+/// What the journals hold, and what of them is not there.
+#[derive(Serialize)]
+struct Seen {
+    lives: Vec<Overview>,
+    strays: Vec<StrayReport>,
+}
+
+#[derive(Serialize)]
+struct WithSeen<'a, T> {
+    #[serde(flatten)]
+    with: With<'a, T>,
+    #[serde(flatten)]
+    seen: &'a Seen,
+}
+
+impl Seen {
+    fn with<'a, T>(&'a self, named: Option<&'a Named>, report: &'a T) -> WithSeen<'a, T> {
+        WithSeen { with: With { config: named.map(|(config, _)| config), report }, seen: self }
+    }
+
+    fn text(&self) -> String {
+        notable(&self.lives, &self.strays)
+    }
 }
 
 fn rules_text(named: Option<&Named>) -> String {
@@ -76,27 +100,35 @@ fn changed(replay: &Replay, rules: Option<config::Rules>) -> Rules {
     }
 }
 
-fn tried(history: &History, settings: Settings) -> Result<(Report, Vec<Explained>), Failure> {
+fn tried(history: &History, settings: Settings) -> Result<(Report, Vec<Explained>, Seen), Failure> {
     let mut retrial = Retrial::new(settings).map_err(Failure::usage)?;
     let mut progress = Progress::of_journals(history.bytes());
-    let mut begun = None;
+    let mut lives: Vec<Overview> = Vec::new();
     history.each_item(
         |bytes| progress.passed(bytes),
         |life, item| {
-            let this = Some((life.node.clone(), life.generation));
-            if begun != this {
-                retrial.next_life();
-                begun = this;
+            let same = |seen: &&mut Overview| (&seen.node, seen.generation) == (&life.node, life.generation);
+            match lives.last_mut().filter(same) {
+                Some(seen) => seen.take(&item),
+                None => {
+                    retrial.next_life();
+                    let mut seen = Overview::new(life.node.clone(), life.generation);
+                    seen.take(&item);
+                    lives.push(seen);
+                }
             }
             match item.what {
                 What::Segment(_) => {}
                 What::Entry(entry) => retrial.entry(entry),
                 What::Missing(_) | What::Broken(_) => retrial.interrupted(),
             }
+            // The rest would be read in vain.
+            if retrial.is_broken() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         },
     );
     progress.end();
-    retrial.finish().map_err(Failure::usage)
+    let (report, explained) = retrial.finish().map_err(Failure::usage)?;
+    Ok((report, explained, Seen { lives, strays: history.stray_reports() }))
 }
 
 /// The decisions of one request, as they were and as they would be.
@@ -106,6 +138,7 @@ fn explained_request(
     at: Option<u64>,
     explained: Vec<Explained>,
     named: Option<&Named>,
+    seen: &Seen,
 ) -> Result<(), Failure> {
     let distance = |found: &Explained| at.map_or(0, |at| found.at.abs_diff(at));
     let Some(found) = explained.into_iter().min_by_key(distance) else {
@@ -114,7 +147,7 @@ fn explained_request(
         )));
     };
     if replay.json {
-        return print_json(&with(named, &found));
+        return print_json(&seen.with(named, &found));
     }
     let mut text = format!("Request {request}, {}", utc(found.at));
     text.push_str(match replay.requests.trace() {
@@ -128,30 +161,33 @@ fn explained_request(
     if found.recorded.is_empty() && replay.requests.trace().is_none() {
         text.push_str("not recorded: the journal ends before its decision\n\n");
     }
-    match (&found.changed, &found.refused) {
+    let next = match (&found.changed, &found.refused) {
         (Some(changed), _) => {
             text.push_str("As it would be under the changed rules, before any host is asked:\n");
             text.push_str(&rules_text(named));
             text.push('\n');
             text.push_str(&explain(changed));
-            text.push_str("\nNext: the same without --explain lists every request that changes\n");
+            "Next: the same without --explain lists every request that changes\n"
         }
         (None, Some(problem)) => {
             text.push_str("Under the changed rules it would be refused, before any path is looked at:\n");
             text.push_str(&rules_text(named));
             text.push_str(&format!("\n  {problem}\n"));
-            text.push_str("\nNext: the same without --explain lists every request that changes\n");
+            "Next: the same without --explain lists every request that changes\n"
         }
         (None, None) => {
             text.push_str("The first choice under the same rules, before any host is asked:\n\n");
             text.push_str(&explain(&found.seam));
-            text.push_str("\nNext: --config FILE or --profile NAME shows what other rules would have chosen\n");
+            "Next: --config FILE or --profile NAME shows what other rules would have chosen\n"
         }
-    }
+    };
+    text.push('\n');
+    text.push_str(&seen.text());
+    text.push_str(next);
     print(&text)
 }
 
-fn text(report: &Report, named: Option<&Named>) -> String {
+fn text(report: &Report, named: Option<&Named>, seen: &Seen) -> String {
     let mut text = String::from("\n");
     text.push_str(&choosers(&report.choosers));
     text.push_str(&format!(
@@ -182,6 +218,7 @@ fn text(report: &Report, named: Option<&Named>) -> String {
     if report.choosers.iter().any(|row| row.chooser == Chooser::Changed) {
         text.push_str(&changes(report));
     }
+    text.push_str(&seen.text());
     text.push_str("Next: --explain REQUEST shows one request as it was and as it would be; --json has everything\n");
     text
 }

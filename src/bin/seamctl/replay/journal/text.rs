@@ -84,13 +84,18 @@ pub(super) fn of_overviews(lives: &[Overview], unplaced: &[StrayReport]) -> Stri
         }
         text.push('\n');
     }
-    let notable: String = lives.iter().map(|life| notes(life, |_| "")).collect::<String>() + &strays(unplaced);
+    let notable = notable(lives, unplaced);
     if !notable.is_empty() {
         text.push_str(&notable);
         text.push('\n');
     }
     text.push_str("Next: --verify plays it again and compares every output\n");
     text
+}
+
+/// A line for everything that is worth one.
+pub(in crate::replay) fn notable(lives: &[Overview], unplaced: &[StrayReport]) -> String {
+    lives.iter().map(|life| notes(life, |_| "")).collect::<String>() + &strays(unplaced)
 }
 
 /// A line for each outcome: side by side they would not fit.
