@@ -27,10 +27,10 @@ pub(super) fn run(replay: &Replay, history: &History) -> Result<(), Failure> {
     let settings = Settings {
         rules: changed(replay, rules),
         policies: replay.policies.clone(),
-        rivals_see: replay.rivals_see.into(),
-        seed: replay.seed,
+        rivals_see: replay.rivals_see(),
+        seed: replay.seed(),
         explain: wanted.as_ref().map(|(request, _)| request.clone()),
-        import: replay.requests.import(replay.seed),
+        import: replay.requests.import(replay.seed()),
     };
     let (report, explained, seen) = tried(history, settings)?;
     if let Some((request, at)) = wanted {
