@@ -75,7 +75,7 @@ async fn life(dir: PathBuf) {
     let settings =
         Settings { node: name("d0"), journal: Some(journal), records: None, config_hash: Box::new(|| "c0ffee".into()) };
     let clock = Clock::start();
-    let journal = prepare_with(settings, Arc::new(Metrics::new("mesh", 8)), clock).unwrap().unwrap();
+    let journal = prepare_with(settings, Arc::new(Metrics::new("mesh", 8)), clock, None).unwrap().unwrap();
     let journal = journal.begin(7).unwrap();
     let (supervisor, _) = start().await.unwrap();
     let owner = Owner::spawn(supervisor.get_cell(), clock, (wrong(), journal.tape()), Nothing, 8).await.unwrap();
