@@ -162,9 +162,10 @@ impl Journal {
         if !self.records {
             return;
         }
-        match self.sender.reserve(weight::record_bytes(record)) {
-            Some(place) => self.sender.send(place, queue::Message::Decision(Arc::clone(record))),
-            None => self.metrics.dropped(RECORDS),
+        let place = self.sender.reserve(weight::record_bytes(record));
+        let sent = place.is_some_and(|place| self.sender.send(place, queue::Message::Decision(Arc::clone(record))));
+        if !sent {
+            self.metrics.dropped(RECORDS);
         }
     }
 
