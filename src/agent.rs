@@ -36,7 +36,6 @@ mod store;
 mod supervisor;
 mod transfer;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -50,28 +49,25 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::arena::{Arena, ArenaError};
-use crate::config::{Config, Credentials, RailConfig};
+use crate::config::{Config, Credentials};
 use crate::core::Core as _;
 use crate::health::HealthCore;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
-use crate::model::{BackendKind, Generation, LeaseCall, NodeName, NodeRecord, PAGE_BYTES, RailRecord};
-use crate::net::{EndpointOptions, NetError, NodeIdentity, ResetSecret, TlsError};
+use crate::model::{Generation, LeaseCall, NodeName, NodeRecord, PAGE_BYTES, RailRecord};
+use crate::net::{NetError, NodeIdentity, ResetSecret, TlsError};
 use crate::policy::Policy;
-use crate::transport::Backend;
-use crate::transport::mock::{FaultSwitch, Faulty, InvalidFaults};
-use crate::transport::quic::QuicRail;
+use crate::transport::mock::InvalidFaults;
 use api::{ApiError, ApiServer, Limits};
 use directory::{Directory, MAX_EVENTS};
 use folder::{Folder, FolderError};
 use health::HealthEffects;
 use journal::Prepared;
-use ledger::{LedgerDoor, LedgerEffects, LedgerLanding, Past};
+use ledger::{LedgerDoor, LedgerEffects, Past};
 use links::Links;
 use mesh::{Life, MeshHandle, MeshSettings, MeshStartError};
 use owner::Owner;
 use policy::PolicyEffects;
-use rails::{Rail, Rails};
 use service::{Agency, Service};
 use transfer::Transfers;
 
@@ -116,13 +112,13 @@ pub enum StartError {
         /// Why.
         source: InvalidFaults,
     },
-    /// A rail's backend is not part of this build.
-    #[error("rails.{rail}.backend: {backend} is not available in this build")]
+    /// No rail's backend starts.
+    #[error("rails.{rail}.backend: {detail}; no other rail started")]
     Backend {
-        /// Which rail.
+        /// Which rail, of several the last.
         rail: String,
-        /// Which backend.
-        backend: BackendKind,
+        /// Why.
+        detail: String,
     },
     /// The HTTP API cannot be served.
     #[error("api: {0}")]
@@ -193,9 +189,9 @@ impl Agent {
         let mesh = start_mesh(&config, &identity, &links, events, kept).await?;
         let generation = mesh.generation();
         let _ = links.mesh.set(mesh);
-        let rails = start_rails(&config, &identity, &arena, &links)?;
+        let rails = rails::start(&config, &identity, &arena, &links)?;
         let _ = links.rails.set(rails.clone());
-        let records = rail_records(&config, &rails);
+        let records = rails::records(&config, &rails);
         let own_record = node_record(&config, &identity, records.clone());
         start_cores(&config, &links, generation, &own_record, &supervisor).await?;
 
@@ -387,57 +383,6 @@ async fn start_mesh(
     };
     let life = Life { clock: links.clock, tape: Box::new(tape) };
     Ok(MeshHandle::start_life(settings, identity.clone(), Arc::new(hear), door, life).await?)
-}
-
-fn start_rails(
-    config: &Config,
-    identity: &NodeIdentity,
-    arena: &Arc<Arena>,
-    links: &Arc<Links>,
-) -> Result<Rails, StartError> {
-    let mut rails = BTreeMap::new();
-    for rail in &config.rails {
-        let name = rail.name.as_str().to_owned();
-        let landing = Arc::new(LedgerLanding { links: links.clone(), backend: rail.backend });
-        let quic = match rail.backend {
-            BackendKind::Quic | BackendKind::Mock => {
-                let options = EndpointOptions { segmentation_offload: rail.segmentation_offload };
-                QuicRail::start_with(rail.bind, identity, options, arena.clone(), landing)
-                    .map_err(|source| StartError::Rail { rail: name, source })?
-            }
-            backend @ (BackendKind::Nixl | BackendKind::Verbs | BackendKind::Ucx) => {
-                return Err(StartError::Backend { rail: name, backend });
-            }
-        };
-        let endpoint = quic.endpoint();
-        let (backend, faults) = with_faults(rail, quic)?;
-        rails.insert(rail.name.clone(), Rail::new(rail.backend, backend, faults, Some(endpoint)));
-    }
-    Ok(Rails(Arc::new(rails)))
-}
-
-/// Puts a switch for faults in front of a backend, where the configuration allows them.
-fn with_faults(rail: &RailConfig, quic: QuicRail) -> Result<(Arc<dyn Backend>, Option<FaultSwitch>), StartError> {
-    if rail.backend != BackendKind::Mock && !rail.allow_faults {
-        return Ok((Arc::new(quic), None));
-    }
-    let switch = FaultSwitch::new();
-    let invalid = |source| StartError::Faults { rail: rail.name.as_str().to_owned(), source };
-    switch.set(rail.faults.clone()).map_err(invalid)?;
-    Ok((Arc::new(Faulty::new(quic, switch.clone())), Some(switch)))
-}
-
-fn rail_records(config: &Config, rails: &Rails) -> Vec<RailRecord> {
-    let record = |rail: &RailConfig| {
-        Some(RailRecord {
-            name: rail.name.clone(),
-            group: rail.group.clone(),
-            backend: rail.backend,
-            address: rails.get(&rail.name)?.backend.address(),
-            bandwidth_gbps: rail.bandwidth_gbps,
-        })
-    };
-    config.rails.iter().filter_map(record).collect()
 }
 
 fn node_record(config: &Config, identity: &NodeIdentity, rails: Vec<RailRecord>) -> NodeRecord {

@@ -129,6 +129,13 @@ impl Arena {
         self.size
     }
 
+    /// Where it is in this process's memory, for libraries that read and write it themselves: only
+    /// what the ledger has opened, and only as long as this value lives.
+    #[cfg(feature = "nixl")]
+    pub(crate) fn address(&self) -> usize {
+        self.map.as_ptr() as usize
+    }
+
     /// Copies the bytes at `offset` into `buffer`.
     ///
     /// # Errors

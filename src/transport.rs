@@ -4,15 +4,50 @@
 //! of every error what it tells about the path, and writes only into extents that the receiving
 //! side's [`Landing`] has confirmed for that lease.
 
+mod dial;
+pub mod fabric;
 pub mod mock;
+pub mod nixl;
 pub mod quic;
+mod slots;
+mod stream;
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Extent, LeaseId, NodeName};
+use crate::net::{Endpoint, EndpointOptions, NetError, NodeIdentity, Traffic};
+
+/// The largest probe, in bytes.
+pub const MAX_PROBE_BYTES: u32 = 16 * 1024 * 1024;
+
+fn check_probe(payload_bytes: u32) -> Result<(), PathError> {
+    match payload_bytes {
+        0..=MAX_PROBE_BYTES => Ok(()),
+        _ => Err(PathError::Local(format!("a probe of {payload_bytes} bytes, at most {MAX_PROBE_BYTES}"))),
+    }
+}
+
+/// A rail's endpoint.
+///
+/// # Errors
+/// Peers are told the address, so it must be a definite one.
+fn listen(
+    bind: SocketAddr,
+    identity: &NodeIdentity,
+    traffic: Traffic,
+    options: EndpointOptions,
+) -> Result<Endpoint, NetError> {
+    if bind.ip().is_unspecified() {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "a rail needs the address of its own network port");
+        return Err(NetError::Bind { addr: bind, source });
+    }
+    Endpoint::bind_with(bind, identity, traffic, options)
+}
 
 /// A boxed future, so that backends can be chosen at run time.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -166,6 +201,11 @@ pub trait Landing: Send + Sync + 'static {
         let _ = lease;
         Box::pin(std::future::pending())
     }
+
+    /// Nobody knows whether bytes may still land in an open lease: its sender is gone, and its library
+    /// keeps nobody out. The lease must stay closed to others until none can. Comes instead of
+    /// [`quiet`](Self::quiet).
+    fn unfinished<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()>;
 
     /// The stream that wrote into `lease` is closed; no later write of it can land. Comes once for
     /// every `open` that succeeded, after `delivered` where there is one, and before the sender

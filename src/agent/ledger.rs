@@ -4,6 +4,7 @@ mod past;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -143,6 +144,8 @@ impl Landings {
 pub(crate) struct LedgerLanding {
     pub(crate) links: Arc<Links>,
     pub(crate) backend: BackendKind,
+    /// How long late writes are feared of a sender that is gone.
+    pub(crate) fence_max: Duration,
 }
 
 impl LedgerLanding {
@@ -203,6 +206,13 @@ impl Landing for LedgerLanding {
                 Some(token) => token.cancelled().await,
                 None => std::future::pending().await,
             }
+        })
+    }
+
+    fn unfinished<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            tokio::time::sleep(self.fence_max).await;
+            self.quiet(lease).await;
         })
     }
 

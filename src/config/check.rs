@@ -194,6 +194,14 @@ fn decode(checks: &mut Checks, config: &Config) {
     }
 }
 
+/// The backends that are part of this build.
+const AVAILABLE: &[BackendKind] = &[
+    BackendKind::Quic,
+    BackendKind::Mock,
+    #[cfg(feature = "nixl")]
+    BackendKind::Nixl,
+];
+
 fn rails(checks: &mut Checks, config: &Config) {
     checks.at_most("rails", config.rails.len(), MAX_RAILS);
     let moves = config.has_role(Role::Prefill) || config.has_role(Role::Decode) && config.transfer.mover == Mover::Seam;
@@ -206,8 +214,12 @@ fn rails(checks: &mut Checks, config: &Config) {
         checks.require(names.insert(&rail.name), &key("name"), || {
             format!("found {} a second time; names are unique on a host", rail.name)
         });
-        checks.require(matches!(rail.backend, BackendKind::Quic | BackendKind::Mock), &key("backend"), || {
-            format!("{} is not available in this build; allowed quic, mock", rail.backend)
+        checks.require(AVAILABLE.contains(&rail.backend), &key("backend"), || {
+            let allowed: Vec<&str> = AVAILABLE.iter().map(|backend| backend.as_str()).collect();
+            format!("{} is not available in this build; allowed {}", rail.backend, allowed.join(", "))
+        });
+        checks.require(rail.nixl.is_none() || rail.backend == BackendKind::Nixl, &key("nixl"), || {
+            format!("found on a {} rail; allowed on a nixl rail", rail.backend)
         });
         checks.require(!rail.bind.ip().is_unspecified(), &key("bind"), || {
             format!("found {}, allowed a concrete address: peers are told it", rail.bind)

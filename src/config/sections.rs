@@ -16,6 +16,7 @@ use crate::model::{
     WorkloadName,
 };
 use crate::transport::mock::Faults;
+use crate::transport::nixl::NixlConfig;
 
 /// `[node]`: who this agent is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -196,6 +197,9 @@ pub struct RailConfig {
     /// Faults from the start on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
+    /// Where NIXL is and how it moves bytes, on a rail of that backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nixl: Option<NixlConfig>,
 }
 
 /// `[probe]`: how paths are measured.

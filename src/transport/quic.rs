@@ -5,12 +5,10 @@
 //! A write is one stream: the request, the bytes of the blocks in order, their hash; the answer
 //! comes back on the same stream and may come early, as a refusal.
 
-mod dial;
 mod receive;
 mod send;
 mod wire;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,22 +16,14 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
+use super::dial::Dialer;
+use super::listen;
 use super::{Backend, BoxFuture, Landing, PathError, Peer, Write, Written};
 use crate::arena::Arena;
-use crate::net::{Endpoint, EndpointCounters, EndpointOptions, NetError, NodeIdentity, Traffic, VarInt};
-use dial::Dialer;
+use crate::net::{Endpoint, EndpointCounters, EndpointOptions, NetError, NodeIdentity, Traffic};
 
-/// The largest probe, in bytes.
-pub const MAX_PROBE_BYTES: u32 = 16 * 1024 * 1024;
 /// How long [`Backend::close`] waits for the streams that it ended.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-
-/// The stream was given up by its owner.
-const CODE_CANCELLED: VarInt = VarInt::from_u32(1);
-/// What came on the stream is no request.
-const CODE_MALFORMED: VarInt = VarInt::from_u32(2);
-/// Nothing more of the stream is wanted; the answer says why.
-const CODE_ANSWERED: VarInt = VarInt::from_u32(3);
 
 /// What a rail has served and refused so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,12 +96,7 @@ impl QuicRail {
         arena: Arc<Arena>,
         landing: Arc<dyn Landing>,
     ) -> Result<Self, NetError> {
-        if bind.ip().is_unspecified() {
-            let source =
-                io::Error::new(io::ErrorKind::InvalidInput, "a rail needs the address of its own network port");
-            return Err(NetError::Bind { addr: bind, source });
-        }
-        let endpoint = Endpoint::bind_with(bind, identity, Traffic::Rail, options)?;
+        let endpoint = listen(bind, identity, Traffic::Rail, options)?;
         let shared = Arc::new(Shared { arena, landing, counters: Counters::default() });
         let tasks = TaskTracker::new();
         tasks.spawn(receive::serve(endpoint.clone(), Arc::clone(&shared), tasks.clone()));

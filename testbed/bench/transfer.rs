@@ -30,6 +30,10 @@ impl Landing for Anything {
         Box::pin(async { Ok(()) })
     }
 
+    fn unfinished<'a>(&'a self, _lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
     fn quiet<'a>(&'a self, _: &'a LeaseId) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }

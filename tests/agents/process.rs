@@ -36,12 +36,16 @@ pub(crate) struct Setup<'a> {
     pub(crate) tls: Option<&'a str>,
     /// Further sections.
     pub(crate) more: &'a str,
+    /// The backend of its rail, and what goes with it.
+    pub(crate) rail: &'a str,
     pub(crate) arena_bytes: u64,
 }
 
+const MOCK: &str = "backend = \"mock\"";
+
 impl Setup<'_> {
     pub(crate) const PREFILL: Self =
-        Self { first: false, decode: None, api: "", tls: None, more: "", arena_bytes: 4 << 20 };
+        Self { first: false, decode: None, api: "", tls: None, more: "", rail: MOCK, arena_bytes: 4 << 20 };
     pub(crate) const DECODE: Self = Self { first: true, decode: Some("max_sessions = 4"), ..Self::PREFILL };
 }
 
@@ -104,13 +108,13 @@ impl Site {
             format!("[decode]\npool = \"pool-{name}\"\nkv_bytes = \"{bytes}B\"\n{part}\n")
         });
         let tls = setup.tls.map_or(format!("dev = true\ndev_dir = \"{dir}/ca\""), str::to_owned);
-        let Setup { api: api_part, more, .. } = setup;
+        let Setup { api: api_part, more, rail: backend, .. } = setup;
         let rail = free_udp();
         format!(
             "[node]\nname = \"{name}\"\nroles = [\"{role}\"]\ndata_dir = \"{dir}/{name}\"\n\
              [mesh]\nbind = \"{mesh}\"\nseeds = [{seeds}]\nsize = \"local\"\n[tls]\n{tls}\n\
              [api]\nbind = \"{api}\"\n{api_part}\n\
-             [[rails]]\nname = \"r0\"\nbackend = \"mock\"\nbind = \"{rail}\"\nbandwidth_gbps = 8\n\
+             [[rails]]\nname = \"r0\"\nbind = \"{rail}\"\nbandwidth_gbps = 8\n{backend}\n\
              [probe]\ninterval = \"50ms\"\n[arena]\npath = \"{dir}/{name}.arena\"\nsize = \"{bytes}B\"\n{decode}{more}\n"
         )
     }

@@ -97,8 +97,8 @@ async fn garbage_on_the_streams_of_a_member_changes_nothing() {
     for bytes in &garbage {
         assert_eq!(say(&connection, bytes).await.ok(), None, "{bytes:?} was answered");
     }
-    assert_eq!(d.rail.counters().malformed, garbage.len() as u64);
-    assert!(d.rail.refusals().contains(&("malformed", garbage.len() as u64)), "{:?}", d.rail.refusals());
+    assert_eq!(d.quic().counters().malformed, garbage.len() as u64);
+    assert!(d.quic().refusals().contains(&("malformed", garbage.len() as u64)), "{:?}", d.quic().refusals());
     assert_eq!(d.ledger.of(&lease(1)).opened, 0);
     assert!(d.untouched_outside(&[]));
     serves_as_ever(&world, &d).await;

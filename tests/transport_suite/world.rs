@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use seam::arena::Arena;
 use seam::model::{Extent, LeaseId, NodeName};
-use seam::net::NodeIdentity;
+use seam::net::{EndpointOptions, NodeIdentity};
+use seam::transport::fabric::{Fabric, FabricRail};
 use seam::transport::mock::{FaultSwitch, Faulty};
 use seam::transport::quic::QuicRail;
 use seam::transport::{Backend, BoxFuture, Landing, PathError, Peer, Write, Written};
 use tempfile::TempDir;
 use tokio::sync::watch;
+
+use super::memory::{Held, Memory};
 
 /// Long enough for a busy machine; only a fault runs into it.
 pub(crate) const AMPLE: Duration = Duration::from_secs(60);
@@ -24,6 +27,34 @@ pub(crate) enum Kind {
     Quic,
     /// The decorator with its faults off.
     Mock,
+    /// A fabric rail on memory of this process, whose closed entries keep everything out.
+    Memory,
+    /// The same, whose closed entries do not.
+    Unfenced,
+    /// A fabric rail on NIXL.
+    #[cfg(feature = "nixl")]
+    Nixl,
+}
+
+impl Kind {
+    /// Whether what it needs is here; what is not is printed.
+    pub(crate) fn is_here(self) -> bool {
+        match self {
+            #[cfg(feature = "nixl")]
+            Self::Nixl => {
+                let found = seam::transport::nixl::find(nixl().library.as_deref());
+                found.inspect_err(|error| println!("skipped: {error}")).is_ok()
+            }
+            _ => true,
+        }
+    }
+}
+
+/// NIXL as the environment says where it is.
+#[cfg(feature = "nixl")]
+fn nixl() -> seam::transport::nixl::NixlConfig {
+    let library = std::env::var_os("SEAM_NIXL_LIBRARY").map(Into::into);
+    seam::transport::nixl::NixlConfig { library, ..Default::default() }
 }
 
 pub(crate) fn name(text: &str) -> NodeName {
@@ -41,12 +72,17 @@ pub(crate) fn extent(offset: u64, bytes: u64) -> Extent {
 /// Makes nodes of one cluster.
 pub(crate) struct World {
     kind: Kind,
-    dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 impl World {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { kind, dir: tempfile::tempdir().unwrap() }
+        Self { kind, dir: Arc::new(tempfile::tempdir().unwrap()) }
+    }
+
+    /// Nodes of the same cluster, with another backend.
+    pub(crate) fn of(kind: Kind, other: &Self) -> Self {
+        Self { kind, dir: Arc::clone(&other.dir) }
     }
 
     pub(crate) fn identity(&self, node: &str) -> NodeIdentity {
@@ -62,15 +98,47 @@ impl World {
         arena.write(0, &vec![CANARY; usize::try_from(arena_bytes).unwrap()]).unwrap();
         let ledger = Arc::new(Ledger::default());
         let landing: Arc<dyn Landing> = ledger.clone();
-        let rail = QuicRail::start(bind, &self.identity(node), Arc::clone(&arena), landing).unwrap();
-        let addr = rail.local_addr();
-        let rail = Arc::new(rail);
-        let backend: Arc<dyn Backend> = match self.kind {
-            Kind::Quic => rail.clone(),
-            Kind::Mock => Arc::new(Faulty::new(rail.clone(), FaultSwitch::new())),
+        let (identity, held) = (self.identity(node), Held::default());
+        let (addr, rail, backend): Started = match self.kind {
+            Kind::Quic | Kind::Mock => {
+                let rail = Arc::new(QuicRail::start(bind, &identity, Arc::clone(&arena), landing).unwrap());
+                let backend: Arc<dyn Backend> = match self.kind {
+                    Kind::Mock => Arc::new(Faulty::new(rail.clone(), FaultSwitch::new())),
+                    _ => rail.clone(),
+                };
+                (rail.local_addr(), Some(rail), backend)
+            }
+            Kind::Memory | Kind::Unfenced => {
+                let fabric = Arc::new(Memory {
+                    arena: Arc::clone(&arena),
+                    held: held.clone(),
+                    fences: self.kind == Kind::Memory,
+                    entries: Mutex::default(),
+                });
+                fabric_rail(bind, &identity, fabric, &arena, landing)
+            }
+            #[cfg(feature = "nixl")]
+            Kind::Nixl => {
+                let started = seam::transport::nixl::Nixl::start(&name(node), &nixl(), true, Arc::clone(&arena));
+                fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
+            }
         };
-        Node { peer: Peer { node: name(node), address: addr.to_string() }, addr, arena, ledger, backend, rail }
+        Node { peer: Peer { node: name(node), address: addr.to_string() }, addr, arena, ledger, backend, rail, held }
     }
+}
+
+type Started = (SocketAddr, Option<Arc<QuicRail>>, Arc<dyn Backend>);
+
+fn fabric_rail(
+    bind: SocketAddr,
+    identity: &NodeIdentity,
+    fabric: Arc<dyn Fabric>,
+    arena: &Arc<Arena>,
+    landing: Arc<dyn Landing>,
+) -> Started {
+    let options = EndpointOptions::default();
+    let rail = FabricRail::start(bind, identity, options, fabric, Arc::clone(arena), landing).unwrap();
+    (rail.local_addr(), None, Arc::new(rail))
 }
 
 pub(crate) struct Node {
@@ -79,10 +147,22 @@ pub(crate) struct Node {
     pub(crate) arena: Arc<Arena>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) rail: Arc<QuicRail>,
+    rail: Option<Arc<QuicRail>>,
+    /// Holds up what it puts, where it is of a memory fabric.
+    pub(crate) held: Held,
 }
 
 impl Node {
+    /// Its rail over QUIC.
+    pub(crate) fn quic(&self) -> &QuicRail {
+        self.rail.as_ref().unwrap()
+    }
+
+    /// How often it has turned something away, or given it up, for this reason.
+    pub(crate) fn refusals(&self, reason: &str) -> u64 {
+        self.backend.refusals().into_iter().find(|(word, _)| *word == reason).unwrap().1
+    }
+
     pub(crate) fn bytes(&self, extents: &[Extent]) -> Vec<u8> {
         let mut all = Vec::new();
         for extent in extents {
@@ -146,11 +226,13 @@ pub(crate) struct Granted {
     holder: NodeName,
     extents: Vec<Extent>,
     held: bool,
+    void: bool,
     pub(crate) is_open: bool,
     pub(crate) delivered: Option<(u64, [u8; 32])>,
     pub(crate) ended: bool,
     pub(crate) opened: u32,
     pub(crate) quiet: u32,
+    pub(crate) unfinished: u32,
 }
 
 impl Ledger {
@@ -159,11 +241,13 @@ impl Ledger {
             holder: name(holder),
             extents: extents.to_vec(),
             held: false,
+            void: false,
             is_open: false,
             delivered: None,
             ended: false,
             opened: 0,
             quiet: 0,
+            unfinished: 0,
         };
         self.leases.lock().unwrap().insert(id, granted);
     }
@@ -171,6 +255,11 @@ impl Ledger {
     /// From now on the lease counts as ended, like one that has expired.
     pub(crate) fn end(&self, id: &LeaseId) {
         self.change(id, |granted| granted.ended = true);
+    }
+
+    /// From now on what is open of the lease must stop.
+    pub(crate) fn void(&self, id: &LeaseId) {
+        self.change(id, |granted| granted.void = true);
     }
 
     /// While held, whoever wants to open the lease must wait.
@@ -240,6 +329,21 @@ impl Landing for Ledger {
                 Ok(())
             });
             delivered.unwrap()
+        })
+    }
+
+    fn voided<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let mut changes = self.changes.subscribe();
+            while !self.of(lease).void {
+                changes.changed().await.unwrap();
+            }
+        })
+    }
+
+    fn unfinished<'a>(&'a self, lease: &'a LeaseId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.change(lease, |granted| granted.unfinished += 1);
         })
     }
 

@@ -42,6 +42,8 @@ pub enum Traffic {
     Mesh,
     /// KV bytes and the probes of their path: large windows.
     Rail,
+    /// What is said of KV bytes that a library of its own moves: as small and urgent as the mesh.
+    Fabric,
 }
 
 impl Traffic {
@@ -49,20 +51,21 @@ impl Traffic {
         match self {
             Self::Mesh => b"seam-mesh/1",
             Self::Rail => b"seam-rail/1",
+            Self::Fabric => b"seam-fabric/1",
         }
     }
 
     /// The largest datagram that is taken in.
     pub(super) fn max_payload(self) -> u16 {
         match self {
-            Self::Mesh => 1_472,
+            Self::Mesh | Self::Fabric => 1_472,
             Self::Rail => LOOPBACK_MTU,
         }
     }
 
     pub(super) fn socket(self, addr: SocketAddr) -> io::Result<UdpSocket> {
         let buffer = match self {
-            Self::Mesh => MIB,
+            Self::Mesh | Self::Fabric => MIB,
             Self::Rail => 4 * MIB,
         };
         let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
@@ -81,7 +84,7 @@ impl Traffic {
         let mut config = TransportConfig::default();
         config.initial_rtt(INITIAL_RTT).enable_segmentation_offload(options.segmentation_offload);
         match self {
-            Self::Mesh => {
+            Self::Mesh | Self::Fabric => {
                 idle(&mut config, 5_000);
                 config
                     .keep_alive_interval(Some(Duration::from_millis(1_500)))
@@ -130,7 +133,7 @@ impl ServerConfigs {
         let with = |peer: IpAddr| {
             let mut config = server.clone();
             let mut transport = traffic.transport(peer, options);
-            if traffic == Traffic::Rail {
+            if traffic != Traffic::Mesh {
                 // The only one-way stream of a rail is the server's greeting.
                 transport.max_concurrent_uni_streams(VarInt::from_u32(0));
             }

@@ -8,13 +8,15 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::Shared;
 use super::wire::{MAX_MESSAGE, Reply, Request};
-use super::{CODE_ANSWERED, CODE_CANCELLED, CODE_MALFORMED, MAX_PROBE_BYTES, Shared};
 use crate::arena::{BadExtents, Run};
 use crate::codec;
 use crate::model::{Extent, LeaseId, NodeName};
 use crate::net::frame::{read_frame, write_frame};
 use crate::net::{Connection, Endpoint, ReadError, RecvStream, SendStream};
+use crate::transport::MAX_PROBE_BYTES;
+use crate::transport::stream::{CODE_ANSWERED, CODE_CANCELLED, CODE_MALFORMED};
 
 /// How long a stream may take to say what it wants, and an answer to be taken.
 const TALK_LIMIT: Duration = Duration::from_secs(10);

@@ -1,21 +1,18 @@
 //! The sending side: probes and writes.
 
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::dial::{Dialer, Purpose, millis};
-use super::wire::{MAX_MESSAGE, Reply, Request};
-use super::{CODE_CANCELLED, MAX_PROBE_BYTES};
+use super::wire::{Reply, Request};
 use crate::arena::{Arena, Run};
-use crate::codec;
 use crate::model::NodeName;
-use crate::net::frame::{FrameError, read_frame, write_frame};
-use crate::net::{Connection, ConnectionError, ReadError, RecvStream, SendStream, WriteError};
-use crate::transport::{PathError, Peer, Write, Written};
+use crate::net::{RecvStream, SendStream};
+use crate::transport::dial::{Dialer, Purpose, millis};
+use crate::transport::stream::{gone, hear, open, read_error, say, write_error};
+use crate::transport::{PathError, Peer, Write, Written, check_probe};
 
 /// Probes above this many bytes go with the bulk: they would delay the small ones.
 const SMALL_PROBE_BYTES: u32 = 64 * 1024;
@@ -32,16 +29,14 @@ pub(super) async fn probe(
     payload_bytes: u32,
     deadline: Duration,
 ) -> Result<Duration, PathError> {
-    if payload_bytes > MAX_PROBE_BYTES {
-        return Err(PathError::Local(format!("a probe of {payload_bytes} bytes, at most {MAX_PROBE_BYTES}")));
-    }
-    let purpose = if payload_bytes > SMALL_PROBE_BYTES { Purpose::Bulk } else { Purpose::Probe };
+    check_probe(payload_bytes)?;
+    let purpose = if payload_bytes > SMALL_PROBE_BYTES { Purpose::Bulk } else { Purpose::Small };
     let request = Request::Probe { payload_bytes, deadline_ms: millis(deadline) };
     let probe = async |connection| {
         let started = Instant::now();
         let (mut out, mut back) = open(&peer.node, &connection).await?;
         let send = async {
-            request_on(&peer.node, &mut out, &request).await?;
+            say(&peer.node, &mut out, &request).await?;
             let mut sent = 0;
             while sent < payload_bytes as usize {
                 let start = sent % PATTERN_PERIOD;
@@ -53,7 +48,7 @@ pub(super) async fn probe(
             Ok(())
         };
         let receive = async {
-            match reply(&peer.node, &mut back).await? {
+            match hear(&peer.node, &mut back).await? {
                 Reply::Echo => echo(&peer.node, &mut back, payload_bytes as usize).await,
                 Reply::Refused(detail) => Err(PathError::Refused { peer: peer.node.clone(), detail }),
                 other @ (Reply::Landed { .. } | Reply::Corrupt) => Err(gone(&peer.node, format!("answered {other:?}"))),
@@ -78,14 +73,14 @@ pub(super) async fn write(dialer: &Dialer, arena: &Arena, peer: &Peer, write: Wr
         let started = Instant::now();
         let (mut out, mut back) = open(&peer.node, &connection).await?;
         let send = async {
-            request_on(&peer.node, &mut out, &request).await?;
+            say(&peer.node, &mut out, &request).await?;
             let hash = stream_run(&peer.node, arena, run, &mut out).await?;
             out.write_all(&hash).await.map_err(|error| write_error(&peer.node, error))?;
             out.done();
             Ok(hash)
         };
         let receive = async {
-            match reply(&peer.node, &mut back).await? {
+            match hear(&peer.node, &mut back).await? {
                 Reply::Landed { shared_bytes } => Ok(shared_bytes),
                 Reply::Corrupt => Err(PathError::Corrupt { peer: peer.node.clone() }),
                 Reply::Refused(detail) => Err(PathError::Refused { peer: peer.node.clone(), detail }),
@@ -156,60 +151,6 @@ async fn both<S, R>(
     }
 }
 
-/// A stream that is reset when it is dropped before the peer has answered all of it, so that
-/// nothing that was cut short looks finished to the peer.
-struct Outgoing {
-    stream: SendStream,
-    answered: bool,
-}
-
-impl Outgoing {
-    fn done(&mut self) {
-        // Fails only if the peer wants no more; its answer says why.
-        let _ = self.stream.finish();
-    }
-}
-
-impl Deref for Outgoing {
-    type Target = SendStream;
-    fn deref(&self) -> &SendStream {
-        &self.stream
-    }
-}
-
-impl DerefMut for Outgoing {
-    fn deref_mut(&mut self) -> &mut SendStream {
-        &mut self.stream
-    }
-}
-
-impl Drop for Outgoing {
-    fn drop(&mut self) {
-        if !self.answered {
-            // Fails only if there is nothing left to reset.
-            let _ = self.stream.reset(CODE_CANCELLED);
-        }
-    }
-}
-
-async fn open(peer: &NodeName, connection: &Connection) -> Result<(Outgoing, RecvStream), PathError> {
-    let (out, back) = connection.quinn().open_bi().await.map_err(|error| connection_error(peer, error))?;
-    Ok((Outgoing { stream: out, answered: false }, back))
-}
-
-async fn request_on(peer: &NodeName, out: &mut SendStream, request: &Request) -> Result<(), PathError> {
-    let message = codec::encode(request).map_err(|error| PathError::Local(error.to_string()))?;
-    write_frame(out, &message).await.map_err(|error| gone(peer, error.to_string()))
-}
-
-async fn reply(peer: &NodeName, back: &mut RecvStream) -> Result<Reply, PathError> {
-    let frame = read_frame(back, MAX_MESSAGE).await.map_err(|error| match error {
-        FrameError::Ended => gone(peer, "ended the stream without an answer".to_owned()),
-        other => gone(peer, other.to_string()),
-    })?;
-    codec::decode(&frame).map_err(|error| gone(peer, format!("answered something else: {error}")))
-}
-
 /// Reads the echo of a probe and compares it.
 async fn echo(peer: &NodeName, back: &mut RecvStream, expected: usize) -> Result<(), PathError> {
     let corrupt = || PathError::Corrupt { peer: peer.clone() };
@@ -222,29 +163,4 @@ async fn echo(peer: &NodeName, back: &mut RecvStream, expected: usize) -> Result
         seen += chunk.bytes.len();
     }
     if seen == expected { Ok(()) } else { Err(corrupt()) }
-}
-
-fn gone(peer: &NodeName, detail: String) -> PathError {
-    PathError::PeerGone { peer: peer.clone(), detail }
-}
-
-fn connection_error(peer: &NodeName, error: ConnectionError) -> PathError {
-    match error {
-        ConnectionError::LocallyClosed => PathError::Local("the rail is closed".to_owned()),
-        other => gone(peer, other.to_string()),
-    }
-}
-
-fn write_error(peer: &NodeName, error: WriteError) -> PathError {
-    match error {
-        WriteError::ConnectionLost(error) => connection_error(peer, error),
-        other => gone(peer, other.to_string()),
-    }
-}
-
-fn read_error(peer: &NodeName, error: ReadError) -> PathError {
-    match error {
-        ReadError::ConnectionLost(error) => connection_error(peer, error),
-        other => gone(peer, other.to_string()),
-    }
 }

@@ -1,15 +1,14 @@
 //! The connections that a rail opens: kept, dialed once at a time, given up when silent.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::slots::{Slot, Slots};
+use super::{PathError, Peer};
 use crate::model::NodeName;
 use crate::net::{Connection, Endpoint, NetError};
-use crate::transport::{PathError, Peer};
 
 /// Connections kept; the least recently used makes room.
 const MAX_KEPT: usize = 2_048;
@@ -17,34 +16,21 @@ const MAX_KEPT: usize = 2_048;
 /// What a connection is for. Each purpose has one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
-    Probe,
+    /// Small messages and probes, which bulk must not delay.
+    Small,
     Bulk,
 }
 
 type Key = (NodeName, SocketAddr, Purpose);
 
-/// One connection's place. The async lock is held while it is being dialed.
-type Slot = Arc<tokio::sync::Mutex<Option<Connection>>>;
-
-struct Kept {
-    slot: Slot,
-    used: u64,
-}
-
-#[derive(Default)]
-struct Table {
-    kept: HashMap<Key, Kept>,
-    uses: u64,
-}
-
 pub(super) struct Dialer {
     endpoint: Endpoint,
-    table: Mutex<Table>,
+    kept: Slots<Key, Connection>,
 }
 
 impl Dialer {
     pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, table: Mutex::default() }
+        Self { endpoint, kept: Slots::new(MAX_KEPT) }
     }
 
     /// Runs `work` on the connection to `peer` for `purpose`, dialing it first if there is none;
@@ -61,7 +47,7 @@ impl Dialer {
             .address
             .parse()
             .map_err(|_| PathError::Local(format!("address of {}: {:?} is not IP:PORT", peer.node, peer.address)))?;
-        let slot = self.slot((peer.node.clone(), addr, purpose));
+        let slot = self.kept.slot((peer.node.clone(), addr, purpose));
         let mut used = None;
         let attempt = async {
             let connection = self.connection(&slot, peer, addr).await?;
@@ -82,10 +68,15 @@ impl Dialer {
 
     /// Forgets every connection.
     pub(super) fn clear(&self) {
-        self.table().kept.clear();
+        self.kept.clear();
     }
 
-    async fn connection(&self, slot: &Slot, peer: &Peer, addr: SocketAddr) -> Result<Connection, PathError> {
+    async fn connection(
+        &self,
+        slot: &Slot<Connection>,
+        peer: &Peer,
+        addr: SocketAddr,
+    ) -> Result<Connection, PathError> {
         let mut kept = slot.lock().await;
         if let Some(connection) = kept.as_ref().filter(|connection| connection.is_open()) {
             return Ok(connection.clone());
@@ -100,30 +91,6 @@ impl Dialer {
         })?;
         *kept = Some(connection.clone());
         Ok(connection)
-    }
-
-    fn slot(&self, key: Key) -> Slot {
-        let mut table = self.table();
-        table.uses += 1;
-        let used = table.uses;
-        if let Some(kept) = table.kept.get_mut(&key) {
-            kept.used = used;
-            return Arc::clone(&kept.slot);
-        }
-        if table.kept.len() >= MAX_KEPT {
-            let oldest = table.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
-            if let Some(oldest) = oldest {
-                table.kept.remove(&oldest);
-            }
-        }
-        let slot = Slot::default();
-        table.kept.insert(key, Kept { slot: Arc::clone(&slot), used });
-        slot
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // Every change of the table is whole before anything can panic.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
