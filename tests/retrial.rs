@@ -120,7 +120,7 @@ fn a_changed_threshold_changes_what_the_gray_path_carries_and_each_change_has_a_
         assert_ne!(change.from, change.to);
         assert_eq!(change.estimate, number > 0, "only the first rests on the history as it was");
         let ends = [&change.from, &change.to].map(Option::is_some);
-        let said = [change.why.contains("now "), change.why.contains("then ")];
+        let said = [change.why.contains("changed rules: "), change.why.contains("recorded rules: ")];
         assert_eq!(said, ends, "{}", change.why);
         assert_eq!([change.now, change.then].map(|rule| rule.is_some()), ends);
         for rule in [change.now, change.then].into_iter().flatten() {

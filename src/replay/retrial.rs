@@ -26,16 +26,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use book::{Change, Explained, Rule};
+pub use book::{Change, Choice, Explained, Rule};
 pub use import::{Import, Imported};
-pub use rules::Rules;
+pub use rules::{Rules, ThresholdChange};
 pub use tally::{ClassRow, Row};
 
 use crate::core::Now;
 use crate::health;
 use crate::health::score::ThresholdError;
 use crate::health::{SampleKind, SampleOutcome};
-use crate::journal::{Entry, Input, Part, Said, Turn};
+use crate::journal::{Entry, Input, Part, Said, Snapshot, Turn};
 use crate::model::{PathId, RequestId};
 use crate::policy;
 use crate::policy::record::{CandidateRecord, DecisionRecord};
@@ -95,6 +95,7 @@ pub enum Chooser {
     /// Seam's first choice under the changed rules.
     Changed,
     /// Another policy.
+    #[serde(untagged)]
     Rival(Policy),
 }
 
@@ -114,6 +115,8 @@ impl std::fmt::Display for Chooser {
 pub struct Report {
     /// Requests tried.
     pub requests: u64,
+    /// The thresholds that the changed rules change, each as it was recorded and as it is tried.
+    pub thresholds_changed: Vec<ThresholdChange>,
     /// How far the trace came whose requests they are; none if they are the recorded ones.
     pub imported: Option<Imported>,
     /// Requests of which too little was known: their node's tapes begin later, or are interrupted.
@@ -226,6 +229,9 @@ impl Retrial {
             Entry::Snapshot(snapshot) => {
                 let now = self.book.now();
                 self.recorded.begin(now, &snapshot);
+                if let Snapshot::Policy(core) = &snapshot {
+                    self.tallies.changes(self.settings.rules.changes(core.settings()));
+                }
                 if let Some(world) = &mut self.changed {
                     world.begin(now, &snapshot);
                 }

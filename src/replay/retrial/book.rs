@@ -96,6 +96,17 @@ pub struct Explained {
     pub changed: Option<Arc<DecisionRecord>>,
     /// Why they do.
     pub refused: Option<String>,
+    /// What the other policies choose of the candidates.
+    pub others: Vec<Choice>,
+}
+
+/// What one policy chooses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// The policy.
+    pub chooser: Chooser,
+    /// The path; none if it chooses nothing.
+    pub path: Option<String>,
 }
 
 /// The requests that wait, the oldest first.
@@ -208,6 +219,13 @@ impl Closed {
             seam: Arc::clone(&self.tried.seam),
             changed: self.tried.changed.as_ref().and_then(|changed| changed.as_ref().ok()).cloned(),
             refused: self.tried.changed.as_ref().and_then(|changed| changed.as_ref().err()).cloned(),
+            others: self
+                .tried
+                .choices
+                .iter()
+                .filter(|(chooser, _)| matches!(chooser, Chooser::Rival(_)))
+                .map(|(chooser, path)| Choice { chooser: *chooser, path: path.as_ref().map(ToString::to_string) })
+                .collect(),
         }
     }
 }

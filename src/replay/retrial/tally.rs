@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::book::{Change, Closed, Observed, Rule};
 use super::spread::Spread;
-use super::{Chooser, Imported, MAX_CHANGES, Report, chosen_path};
+use super::{Chooser, Imported, MAX_CHANGES, Report, ThresholdChange, chosen_path};
 use crate::model::{PathId, PathState, Workload, WorkloadName};
 use crate::policy::explain::explain_candidate;
 use crate::policy::record::DecisionRecord;
@@ -74,8 +74,11 @@ pub(super) struct Tallies {
     changes_left_out: u64,
     classes_left_out: u64,
     not_decided: u64,
+    thresholds: Vec<ThresholdChange>,
 }
 
+/// Thresholds that are said to be changed at most: nodes may have had different ones.
+const MAX_THRESHOLDS: usize = 256;
 /// Rows by class and chooser at most.
 const MAX_CLASS_ROWS: usize = 16_384;
 
@@ -83,6 +86,15 @@ impl Tallies {
     /// `recorded`: the requests were decided then, and one that was not does not count.
     pub(super) fn new(recorded: bool) -> Self {
         Self { recorded, ..Self::default() }
+    }
+
+    /// Notes which thresholds are changed; lives and snapshots repeat one another.
+    pub(super) fn changes(&mut self, changes: Vec<ThresholdChange>) {
+        for change in changes {
+            if self.thresholds.len() < MAX_THRESHOLDS && !self.thresholds.contains(&change) {
+                self.thresholds.push(change);
+            }
+        }
     }
 
     pub(super) fn next_life(&mut self) {
@@ -131,6 +143,7 @@ impl Tallies {
         };
         Report {
             requests: self.requests,
+            thresholds_changed: self.thresholds,
             imported,
             not_tried,
             as_first_chosen: self.as_first_chosen,
@@ -220,10 +233,10 @@ fn change(closed: &Closed, changed: Result<&DecisionRecord, &String>, estimate: 
     let (from, to) = (chosen_path(&tried.seam), changed.ok().and_then(chosen_path));
     let now = from.as_ref().and_then(|path| judged(changed.ok()?, path));
     let then = to.as_ref().and_then(|path| judged(&tried.seam, path));
-    let judged = [("now", &now), ("then", &then)];
+    let judged = [("changed rules:", &now), ("recorded rules:", &then)];
     let why: Vec<String> = match changed {
         Ok(_) => judged.iter().filter_map(|(when, said)| Some(format!("{when} {}", said.as_ref()?.0))).collect(),
-        Err(problem) => vec![format!("now refused: {problem}")],
+        Err(problem) => vec![format!("changed rules: refused, {problem}")],
     };
     Change {
         at: tried.at.wall_ms,

@@ -64,7 +64,7 @@ pub(super) fn of_report(report: &Report) -> String {
     });
     text.push_str(&format!("Hash of all outputs: {}\n", report.hash));
     text.push_str(match (report.differences(), report.is_damaged()) {
-        (0, false) => "Next: seamctl journal cat --said shows what was decided, one JSON object a line\n",
+        (0, false) => "Next: seamctl journal cat FILE --said shows what was decided, one JSON object a line\n",
         (0, true) => "Next: seamctl journal verify names every file that is damaged or missing\n",
         _ => "Next: compare the build that wrote the journal with this one; seamctl journal cat shows the entries\n",
     });
