@@ -259,10 +259,14 @@ fn explained_request(
 fn text(report: &Report, asked: &Asked, seen: &Seen) -> String {
     let mut text = String::from("\n");
     text.push_str(&choosers(&report.choosers));
-    text.push_str(&format!(
-        "\n{} tried. States are those of the recorded rules; observed is what the next probe of the chosen\n\
-         path took.\n",
-        count(report.requests as usize, "request")
+    text.push('\n');
+    text.push_str(&paragraph(
+        &format!(
+            "{} tried. States are those of the recorded rules; worse is neither healthy nor restored; observed is \
+             what the next probe of the chosen path took.",
+            count(report.requests as usize, "request")
+        ),
+        0,
     ));
     text.push_str(&asked.rules());
     text.push_str(asked.others(&report.choosers));
