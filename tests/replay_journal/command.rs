@@ -339,7 +339,13 @@ fn a_class_that_a_configuration_lacks_is_a_change_that_says_so() {
     let configured = Input::Policy(policy::Input::Configure(Box::new(settings)));
     entries.insert(place + 1, Entry::Turn(Turn { now, input: configured, said: Vec::new(), digest: 0 }));
     std::fs::write(dir.path().join("own.journal"), bytes(&header("n0", 0), &entries)).unwrap();
-    std::fs::write(dir.path().join("rules.toml"), "[policy]\nprofile = \"mesh\"\n").unwrap();
+    // A table by itself leaves the class as it was; a whole configuration is without it.
+    std::fs::write(dir.path().join("table.toml"), "[policy]\nprofile = \"mesh\"\n").unwrap();
+    let whole = "[node]\nname = \"n0\"\nroles = [\"prefill\"]\n[tls]\ndev = true\n\
+                 [[rails]]\nname = \"r0\"\nbind = \"127.0.0.1:0\"\n[arena]\npath = \"/dev/shm/n0\"\nsize = \"1GiB\"\n";
+    std::fs::write(dir.path().join("rules.toml"), whole).unwrap();
+    let table = seamctl(dir.path(), &["replay", "own.journal", "--config", "table.toml"]);
+    assert!(out(&table).contains("No first choice differs under the changed rules."), "{}", out(&table));
     let run = |args: &[&str]| {
         let output = seamctl(dir.path(), &[&["replay", "own.journal", "--config", "rules.toml"], args].concat());
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -348,7 +354,7 @@ fn a_class_that_a_configuration_lacks_is_a_change_that_says_so() {
     let words = "workload: found \"own\", known are ";
     let text = run(&[]);
     assert!(text.contains(" (own): nothing instead of "), "{text}");
-    assert!(text.contains(&format!("\n  now refused: {words}")), "{text}");
+    assert!(text.contains(&format!("\n  changed rules: refused, {words}")), "{text}");
     let text = run(&["--explain", wanted.unwrap().as_str()]);
     assert!(text.contains("Under the changed rules it would be refused, before any path is looked at:\n"), "{text}");
     assert!(text.contains(words), "{text}");
