@@ -279,8 +279,8 @@ fn changes(report: &Report) -> String {
     ));
     if let Some(first) = report.first_change {
         text.push_str(&format!(
-            "The first at {}. After it the history itself would have been another one (load, probes,\n\
-             transfers): the {} that follow in the same life are estimates.\n\n",
+            "The first at {}. After the first of a life its history itself would have been another one (load,\n\
+             probes, transfers): the {} that follow in their lives are estimates.\n\n",
             utc(first),
             count(report.estimates as usize, "request")
         ));
