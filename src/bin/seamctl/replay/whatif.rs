@@ -358,8 +358,8 @@ fn changes(report: &Report) -> String {
     if let Some(first) = report.first_change {
         text.push_str(&paragraph(
             &format!(
-                "The first at {}. After one, the history of its node itself would have been another one (load, \
-                 probes, transfers): the {} that follow one are estimates.",
+                "The first at {}. After the first of a life its history itself would have been another one (load, \
+                 probes, transfers): the {} that follow in their lives are estimates.",
                 utc(first),
                 count(report.estimates as usize, "request")
             ),
