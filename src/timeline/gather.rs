@@ -13,7 +13,6 @@ use crate::mesh::MemberState;
 use crate::model::{NodeName, PathId, PathState};
 use crate::policy;
 use crate::replay::journal::Axis;
-pub(super) use events::STRICT_FROM;
 use events::words;
 
 impl Facts {

@@ -49,7 +49,7 @@ fn text(findings: &[Finding], configured: bool) -> String {
     for finding in findings {
         if let Some(remedy) = &finding.remedy {
             text.push('\n');
-            text.push_str(&paragraph(&format!("{}: {remedy}", finding.what)));
+            text.push_str(&paragraph(&format!("{}: {remedy}", finding.what), 0));
         }
     }
     text.push_str(match configured {
