@@ -185,7 +185,7 @@ impl Agent {
         tasks.spawn(supervisor::vital("lateness", links.lateness.clone().watch()));
 
         let (events, heard) = mpsc::channel(MAX_EVENTS);
-        let kept = prepare_journal(&config, current.clone(), &links)?;
+        let kept = prepare_journal(&config, current.clone(), &links, &data_dir)?;
         let mesh = start_mesh(&config, &identity, &links, events, kept).await?;
         let generation = mesh.generation();
         let _ = links.mesh.set(mesh);
@@ -320,6 +320,7 @@ fn prepare_journal(
     config: &Config,
     current: watch::Receiver<Arc<Config>>,
     links: &Links,
+    data_dir: &Folder,
 ) -> Result<Option<Prepared>, FolderError> {
     let settings = journal::Settings {
         node: config.node.name.clone(),
@@ -327,7 +328,7 @@ fn prepare_journal(
         records: config.records.clone(),
         config_hash: Box::new(move || current.borrow().hash()),
     };
-    journal::prepare_with(settings, links.metrics.clone(), links.clock)
+    journal::prepare_with(settings, links.metrics.clone(), links.clock, Some(data_dir))
 }
 
 /// Releases every lease that this node holds on others, all at once.

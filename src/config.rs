@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Role, Workload};
 
+pub use policy_file::{PolicyText, Said};
 pub use sections::{
     ApiConfig, ApiTls, ArenaConfig, DecodeConfig, EngineConfig, EngineKind, JournalConfig, MeshConfig, MetricsConfig,
     NodeConfig, PolicyConfig, ProbeConfig, RailConfig, RecordsConfig, TlsConfig, TransferConfig, WorkloadConfig,

@@ -50,6 +50,8 @@ pub mod config;
 #[cfg(feature = "agent")]
 pub mod demo;
 #[cfg(feature = "agent")]
+pub mod doctor;
+#[cfg(feature = "agent")]
 pub mod eval;
 #[cfg(feature = "agent")]
 pub mod journal;

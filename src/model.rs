@@ -23,4 +23,4 @@ pub use profile::{InvalidProfile, Profile};
 pub(crate) use reason::coded;
 pub use reason::{Outcome, Reason};
 pub use records::{LoadRecord, NodeRecord, ObservedPath, PathsRecord, RailRecord, Role};
-pub use workload::{Mode, OnNoAdmissible, Workload, builtin_workloads};
+pub use workload::{Mode, OnNoAdmissible, STRICT_FROM, Workload, builtin_workloads};

@@ -58,6 +58,7 @@ fn every_command_explains_itself() {
         &["evaluate"],
         &["replay"],
         &["timeline"],
+        &["doctor"],
         &["status"],
         &["members"],
         &["paths"],
@@ -261,4 +262,36 @@ fn the_agent_refuses_a_bad_configuration_with_status_two() {
     let missing = seam_agent(&["--config", "no/such.toml", "--check"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(err(&missing).starts_with("no/such.toml: cannot be read: "), "{}", err(&missing));
+}
+
+#[test]
+fn the_doctor_says_what_a_configuration_asks_in_vain_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("seam.toml");
+    let text = |bind: &str| {
+        let dir = dir.path().display();
+        format!(
+            "[node]\nname = \"p0\"\nroles = [\"prefill\"]\ndata_dir = \"{dir}/data\"\n\
+             [mesh]\nbind = \"{bind}\"\n[tls]\ndev = true\nallow_insecure_dev = true\n\
+             [api]\nbind = \"127.0.0.1:0\"\n[[rails]]\nname = \"r0\"\nbind = \"127.0.0.1:0\"\n\
+             [arena]\npath = \"{dir}/arena\"\nsize = \"64KiB\"\n"
+        )
+    };
+    let file = config.to_str().unwrap();
+    std::fs::write(&config, text("127.0.0.1:0")).unwrap();
+    let well = seamctl(&["doctor", "--config", file]);
+    assert_eq!(well.status.code(), Some(0), "{}", err(&well));
+    assert!(out(&well).lines().all(|line| line.chars().count() <= 100), "{}", out(&well));
+
+    std::fs::write(&config, text("192.0.2.1:7981")).unwrap();
+    let ill = seamctl(&["doctor", "--config", file, "--json"]);
+    assert_eq!((ill.status.code(), err(&ill).as_str()), (Some(1), "seamctl: 1 finding to mend\n"));
+    let findings: Vec<serde_json::Value> = serde_json::from_slice(&ill.stdout).unwrap();
+    let failed: Vec<_> = findings.iter().filter(|finding| finding["verdict"] == "fail").collect();
+    assert_eq!((failed.len(), &failed[0]["what"]), (1, &"mesh port".into()));
+    assert_eq!(failed[0]["remedy"], "set mesh.bind to an address that ip addr shows");
+    assert!(!dir.path().join("data").exists() && !dir.path().join("arena").exists(), "nothing is made");
+
+    let output = seamctl(&["doctor", "--config", "/nowhere.toml"]);
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -2,6 +2,8 @@
 //! changes is named with its rule.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use seam::core::{Core, Now};
 use seam::health::{HealthCore, Thresholds};
 use seam::journal::{Entry, Gap, Part, Said, Taped, Turn};
@@ -118,7 +120,7 @@ fn a_changed_threshold_changes_what_the_gray_path_carries_and_each_change_has_a_
         assert_ne!(change.from, change.to);
         assert_eq!(change.estimate, number > 0, "only the first rests on the history as it was");
         let ends = [&change.from, &change.to].map(Option::is_some);
-        let said = [change.why.contains("now "), change.why.contains("then ")];
+        let said = [change.why.contains("changed rules: "), change.why.contains("recorded rules: ")];
         assert_eq!(said, ends, "{}", change.why);
         assert_eq!([change.now, change.then].map(|rule| rule.is_some()), ends);
         for rule in [change.now, change.then].into_iter().flatten() {
@@ -185,6 +187,30 @@ fn a_request_is_explained_as_it_was_and_as_it_would_be() {
     assert_eq!(chosen(&explained.seam), change.from);
     assert_eq!(chosen(explained.changed.as_ref().unwrap()), change.to);
     assert_eq!(explained.at, change.at);
+}
+
+#[test]
+fn a_request_that_the_changed_rules_refuse_is_a_change_with_the_refusal_as_its_reason() {
+    let entries = life(2);
+    let classes = seam::model::builtin_workloads().into_iter().filter(|class| class.name.as_str() != "batch");
+    let rules = Rules { workloads: Some(classes.map(Arc::new).collect()), ..Rules::default() };
+    let (report, _) = tried(&entries, Settings { rules: rules.clone(), ..settings() });
+    let changed = report.choosers.iter().find(|row| row.chooser == Chooser::Changed).unwrap();
+    let seam = report.choosers.iter().find(|row| row.chooser == Chooser::Seam).unwrap();
+    assert_eq!(changed.differs, report.changes.len() as u64);
+    assert_eq!(changed.refused - seam.refused, changed.differs);
+    let row = |row: &&ClassRow| row.workload.as_str() == "batch" && row.row.chooser == Chooser::Changed;
+    let batch = &report.classes.iter().find(row).unwrap().row;
+    assert!(batch.requests > 0 && batch.refused == batch.requests);
+    for change in &report.changes {
+        assert_eq!((change.workload.as_str(), &change.to), ("batch", &None));
+        assert!(change.why.starts_with("now refused: workload: found \"batch\", known are "), "{}", change.why);
+        assert_eq!((change.now, change.then), (None, None));
+    }
+    let wanted = report.changes[0].request_id.clone();
+    let (_, explained) = tried(&entries, Settings { rules, explain: Some(wanted), ..settings() });
+    assert!(explained[0].changed.is_none());
+    assert!(explained[0].refused.as_ref().unwrap().starts_with("workload: found \"batch\""), "{explained:?}");
 }
 
 #[test]
@@ -331,9 +357,21 @@ fn what_cannot_be_asked_is_counted_and_a_broken_trace_is_an_error() {
         assert_eq!(found.is_some(), !broken.is_empty());
         assert!(found.is_none_or(|found| found.contains("trace.jsonl, line 4, input_length: found 0")));
     }
-    let mut retrial = Retrial::new(import(&dir, "", Traffic::default())).unwrap();
-    entries.iter().cloned().for_each(|entry| retrial.entry(entry));
-    assert!(retrial.finish().is_err());
+    // Before anything is read of the journals, and as soon as it is met.
+    for broken in ["", "{\"timestamp\": 0, \"input_length\": 0, \"output_length\": 1}\n"] {
+        let refused = Retrial::new(import(&dir, broken, Traffic::default())).map(|_| ()).unwrap_err();
+        assert!(
+            matches!(&refused, RetrialError::Trace(error) if error.to_string().contains("trace.jsonl")),
+            "{refused}"
+        );
+    }
+    let broken = trace(3) + "{\"timestamp\": 0, \"input_length\": 0, \"output_length\": 1}\n";
+    let mut retrial = Retrial::new(import(&dir, &broken, Traffic::default())).unwrap();
+    let read = entries.iter().cloned().take_while(|entry| {
+        retrial.entry(entry.clone());
+        !retrial.is_broken()
+    });
+    assert!(read.count() < entries.len() / 2);
 
     // A node that sends nothing is asked nothing.
     let decode: Vec<Entry> = entries.into_iter().filter(|entry| !is_of(entry, Part::Policy)).collect();

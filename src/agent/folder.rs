@@ -5,6 +5,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -47,7 +48,7 @@ pub(crate) struct Folder {
     key: &'static str,
     dir: PathBuf,
     node: NodeName,
-    lock: File,
+    lock: Arc<File>,
 }
 
 impl Folder {
@@ -68,18 +69,31 @@ impl Folder {
             Err(error) => return Err(failed(error.into())),
         }
         sign(&mut lock, node).map_err(failed)?;
-        Ok(Self { key, dir: dir.to_owned(), node: node.clone(), lock })
+        Ok(Self { key, dir: dir.to_owned(), node: node.clone(), lock: Arc::new(lock) })
+    }
+
+    /// As [`hold`](Self::hold), for another purpose of the same agent: the folder may be this one.
+    pub(crate) fn hold_also(&self, key: &'static str, dir: &Path) -> Result<Self, FolderError> {
+        match self.is_locked_in(dir) {
+            true => Ok(Self { key, dir: dir.to_owned(), node: self.node.clone(), lock: Arc::clone(&self.lock) }),
+            false => Self::hold(key, dir, &self.node),
+        }
     }
 
     /// Makes sure that the folder is still there and still held: it may have been removed or
     /// replaced.
     pub(crate) fn renew(&mut self) -> Result<(), FolderError> {
-        let held = self.lock.metadata().map(|held| (held.dev(), held.ino())).ok();
-        let found = self.dir.join(FILE).metadata().map(|found| (found.dev(), found.ino())).ok();
-        if held.is_none() || held != found {
+        if !self.is_locked_in(&self.dir) {
             *self = Self::hold(self.key, &self.dir, &self.node)?;
         }
         Ok(())
+    }
+
+    /// Whether the file that is locked is the one in `dir`, by whatever name that goes.
+    fn is_locked_in(&self, dir: &Path) -> bool {
+        let held = self.lock.metadata().map(|held| (held.dev(), held.ino())).ok();
+        let found = dir.join(FILE).metadata().map(|found| (found.dev(), found.ino())).ok();
+        held.is_some() && held == found
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -137,6 +151,25 @@ mod tests {
         let error = Folder::hold("journal.dir", &dir, &node("p0")).unwrap_err().to_string();
         assert!(error.contains(&format!("in use by p1, process {own};")), "{error}");
         drop(held);
+    }
+
+    #[test]
+    fn one_agent_may_have_a_folder_for_two_purposes_and_it_is_free_when_both_have_let_go() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("a");
+        let data = Folder::hold("node.data_dir", &dir, &node("p0")).unwrap();
+        std::os::unix::fs::symlink(&dir, root.path().join("link")).unwrap();
+        let mut journal = data.hold_also("journal.dir", &root.path().join("link")).unwrap();
+        journal.renew().unwrap();
+        let other = data.hold_also("journal.dir", &root.path().join("b")).unwrap();
+        let taken = |name| {
+            matches!(Folder::hold("journal.dir", &root.path().join(name), &node("p1")), Err(FolderError::Held { .. }))
+        };
+        assert!(taken("a") && taken("b"));
+        drop((data, other));
+        assert!(taken("a") && !taken("b"));
+        drop(journal);
+        assert!(!taken("a"));
     }
 
     #[test]

@@ -55,6 +55,9 @@ const TURNS: &str = "journal";
 /// The same for decision records.
 const RECORDS: &str = "records";
 
+/// The key of the tapes' folder.
+const DIR: &str = "journal.dir";
+
 /// What an agent keeps in files, and where.
 pub struct Settings {
     /// Whose.
@@ -90,19 +93,24 @@ pub struct Journal {
 /// # Errors
 /// A folder cannot be had.
 pub fn prepare(settings: Settings, metrics: Arc<Metrics>) -> Result<Option<Prepared>, FolderError> {
-    prepare_with(settings, metrics, Clock::start())
+    prepare_with(settings, metrics, Clock::start(), None)
 }
 
-/// As [`prepare`], on the clock of the agent's cores.
+/// As [`prepare`], on the clock of the agent's cores, and beside a folder that the agent holds already:
+/// that may be the same one.
 pub(crate) fn prepare_with(
     settings: Settings,
     metrics: Arc<Metrics>,
     clock: Clock,
+    held: Option<&Folder>,
 ) -> Result<Option<Prepared>, FolderError> {
     if settings.journal.is_none() && settings.records.is_none() {
         return Ok(None);
     }
-    let hold = |journal: &JournalConfig| Folder::hold("journal.dir", &journal.dir, &settings.node);
+    let hold = |JournalConfig { dir, .. }: &JournalConfig| match held {
+        Some(held) => held.hold_also(DIR, dir),
+        None => Folder::hold(DIR, dir, &settings.node),
+    };
     let folder = settings.journal.as_ref().map(hold).transpose()?;
     if let Some(folder) = &folder {
         repair::repair(folder.path(), &settings.node);
@@ -154,9 +162,10 @@ impl Journal {
         if !self.records {
             return;
         }
-        match self.sender.reserve(weight::record_bytes(record)) {
-            Some(place) => self.sender.send(place, queue::Message::Decision(Arc::clone(record))),
-            None => self.metrics.dropped(RECORDS),
+        let place = self.sender.reserve(weight::record_bytes(record));
+        let sent = place.is_some_and(|place| self.sender.send(place, queue::Message::Decision(Arc::clone(record))));
+        if !sent {
+            self.metrics.dropped(RECORDS);
         }
     }
 

@@ -23,6 +23,9 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 /// An actor that fails at once does not keep a processor busy with its restarts.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often its start is tried, each pause twice as long as the one before; then the process ends.
+const START_ATTEMPTS: u32 = 6;
+
 /// Starts an I/O actor under a supervisor.
 pub(crate) type Starter = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<ActorCell, SpawnErr>> + Send + Sync>;
 
@@ -30,6 +33,8 @@ pub(crate) type Starter = Arc<dyn Fn(ActorCell) -> BoxFuture<'static, Result<Act
 pub(crate) enum Message {
     /// Start this actor, and start it anew whenever it fails.
     Keep(&'static str, Starter),
+    /// The same, after so many attempts that failed.
+    Retry(&'static str, Starter, u32),
 }
 
 /// The supervisor.
@@ -52,14 +57,28 @@ impl Actor for Supervisor {
     async fn handle(
         &self,
         myself: ActorRef<Message>,
-        Message::Keep(name, starter): Message,
+        message: Message,
         kept: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let actor = match starter(myself.get_cell()).await {
-            Ok(actor) => actor,
-            Err(error) => core_failed(&format!("{name} cannot be started: {error}")),
+        let (name, starter, failures) = match message {
+            Message::Keep(name, starter) => (name, starter, 0),
+            Message::Retry(name, starter, failures) => (name, starter, failures),
         };
-        kept.insert(actor.get_id(), (name, starter));
+        match starter(myself.get_cell()).await {
+            Ok(actor) => {
+                kept.insert(actor.get_id(), (name, starter));
+            }
+            Err(error) => match retry_pause(failures + 1) {
+                Some(pause) => {
+                    tracing::error!(actor = name, %error, "an I/O actor cannot be started: it is tried again");
+                    myself.send_after(pause, move || Message::Retry(name, starter, failures + 1));
+                }
+                None => {
+                    tracing::error!(actor = name, %error, "an I/O actor cannot be started: this process ends");
+                    end_process();
+                }
+            },
+        }
         Ok(())
     }
 
@@ -79,8 +98,10 @@ impl Actor for Supervisor {
                     core_failed(&reason.to_string());
                 }
             },
-            SupervisionEvent::ActorTerminated(actor, _, _) => {
-                kept.remove(&actor.get_id());
+            // Whoever takes the agent down stops the supervisor first: nobody asked for this one.
+            SupervisionEvent::ActorTerminated(actor, _, reason) => {
+                let name = kept.remove(&actor.get_id()).map(|(name, _)| name);
+                tracing::error!(actor = name, id = %actor.get_id(), reason, "an actor ended and is not started anew");
             }
             _ => {}
         }
@@ -121,8 +142,18 @@ pub(crate) async fn vital(name: &'static str, task: impl Future<Output = ()>) {
 
 fn core_failed(reason: &str) -> ! {
     tracing::error!(%reason, "a core failed: its state can no longer be trusted, this process ends");
+    end_process();
+}
+
+/// Brings the journal to the disk, and ends.
+fn end_process() -> ! {
     journal::flush_all(FLUSH_LIMIT);
     std::process::exit(CORE_FAILED);
+}
+
+/// How long an actor waits that could not be started so many times; none if it is not tried again.
+fn retry_pause(failures: u32) -> Option<Duration> {
+    (failures < START_ATTEMPTS).then(|| RESTART_PAUSE * 2_u32.saturating_pow(failures.saturating_sub(1)))
 }
 
 #[cfg(test)]

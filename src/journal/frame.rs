@@ -8,6 +8,9 @@
 //! All numbers are little-endian. A length is believed once its own checksum is right, so a flipped
 //! bit in it is not taken for the end of the file. An entry that does not fit one frame goes on in
 //! the next.
+//!
+//! After a power failure a file may have its length and not its contents: it ends in zeros then, which
+//! begin anywhere. A frame that they reach into is torn, not damaged.
 
 use std::io::{self, Read, Write};
 
@@ -34,13 +37,22 @@ pub(super) fn write_prologue(out: &mut impl Write) -> io::Result<usize> {
 /// Reads the prologue and says how long it is.
 pub(super) fn read_prologue(source: &mut impl Read) -> Result<u64, JournalError> {
     let mut prologue = Vec::new();
-    source.take(10).read_to_end(&mut prologue)?;
-    let torn = || JournalError::Header(Damage::Torn { at: 0, bytes: prologue.len() as u64 });
+    source.by_ref().take(10).read_to_end(&mut prologue)?;
+    let torn = |bytes| JournalError::Header(Damage::Torn { at: 0, bytes });
+    let length = prologue.len() as u64;
+    let sound = MAGIC.iter().chain(&FORMAT.to_le_bytes()).zip(&prologue).take_while(|(is, found)| is == found).count();
+    if let Some(cut) = prologue.get(sound..)
+        && !cut.is_empty()
+        && cut.iter().all(|byte| *byte == 0)
+        && let Some(zeros) = rest_is_zeros(source)?
+    {
+        return Err(torn(length + zeros));
+    }
     let (magic, format) = prologue.split_at_checked(MAGIC.len()).unwrap_or((&prologue, &[]));
     if !MAGIC.starts_with(magic) {
         return Err(JournalError::Magic { found: format!("\"{}\"", magic.escape_ascii()) });
     }
-    let Some((format, _)) = format.split_first_chunk() else { return Err(torn()) };
+    let Some((format, _)) = format.split_first_chunk() else { return Err(torn(length)) };
     match u16::from_le_bytes(*format) {
         FORMAT => Ok(prologue.len() as u64),
         found => Err(JournalError::Format { found }),
@@ -103,7 +115,7 @@ impl<R: Read> Frames<R> {
             let (length, sum, own) = (word(0), word(1), word(2));
             let computed = crc32c::crc32c(&head[..8]);
             if own != computed {
-                return Err(match self.only_zeros_follow(&head)? {
+                return Err(match head.last() == Some(&0) && self.rest_is_zeros()?.is_some() {
                     true => Damage::Torn { at: begin, bytes: self.at - begin },
                     false => Damage::Checksum { at: frame, what: "a frame's head", found: own, computed },
                 });
@@ -116,9 +128,15 @@ impl<R: Read> Frames<R> {
             if self.fill(entry, bytes)? < bytes {
                 return Err(Damage::Torn { at: begin, bytes: self.at - begin });
             }
-            let computed = crc32c::crc32c(entry.get(from..).unwrap_or_default());
+            let body = entry.get(from..).unwrap_or_default();
+            let computed = crc32c::crc32c(body);
             if sum != computed {
-                return Err(match self.ended()? {
+                // What was written last may have reached the disk in part only.
+                let torn = match self.rest_is_zeros()? {
+                    Some(zeros) => zeros == 0 || body.last() == Some(&0),
+                    None => false,
+                };
+                return Err(match torn {
                     true => Damage::Torn { at: begin, bytes: self.at - begin },
                     false => Damage::Checksum { at: frame, what: "a frame's bytes", found: sum, computed },
                 });
@@ -149,20 +167,24 @@ impl<R: Read> Frames<R> {
         Ok(read)
     }
 
-    fn ended(&mut self) -> Result<bool, Damage> {
-        Ok(self.fill(&mut Vec::new(), 1)? == 0)
+    /// How many zeros the rest of the file is, if it is nothing else.
+    fn rest_is_zeros(&mut self) -> Result<Option<u64>, Damage> {
+        let at = self.at;
+        let rest = rest_is_zeros(&mut self.source).map_err(|source| Damage::Io { at, source })?;
+        self.at += rest.unwrap_or_default();
+        Ok(rest)
     }
+}
 
-    /// Whether nothing but zeros stands from `head` on: a file that a power failure left longer than
-    /// its contents ends so.
-    fn only_zeros_follow(&mut self, head: &[u8]) -> Result<bool, Damage> {
-        let mut block = head.to_vec();
-        while block.iter().all(|byte| *byte == 0) {
-            block.clear();
-            if self.fill(&mut block, 64 * 1024)? == 0 {
-                return Ok(true);
-            }
+/// Reads on and says how many zeros the rest is, if it is nothing else.
+fn rest_is_zeros(source: &mut impl Read) -> io::Result<Option<u64>> {
+    let (mut zeros, mut block) = (0, Vec::new());
+    while source.by_ref().take(64 * 1024).read_to_end(&mut block)? > 0 {
+        if block.iter().any(|byte| *byte != 0) {
+            return Ok(None);
         }
-        Ok(false)
+        zeros += block.len() as u64;
+        block.clear();
     }
+    Ok(Some(zeros))
 }

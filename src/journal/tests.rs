@@ -135,6 +135,67 @@ fn a_flipped_length_is_no_torn_end_and_zeros_after_the_last_entry_are() {
 }
 
 #[test]
+fn zeros_from_any_byte_to_the_end_are_a_torn_end_and_every_entry_before_them_is_kept() {
+    let small = small().0;
+    let golden = include_bytes!("../../tests/data/journal-format-1.journal");
+    for (whole, longer) in [(&small[..], 0), (&small[..], 200_000), (&golden[..], 5_000)] {
+        // Where the head and each entry end.
+        let (ends, damage) = passed(whole).unwrap();
+        assert!(damage.is_none());
+        let mut bytes = whole.to_vec();
+        bytes.resize(whole.len() + longer, 0);
+        let length = bytes.len() as u64;
+        for from in (0..whole.len()).rev() {
+            bytes[from] = 0;
+            // Zeros that stood there already are no loss.
+            let zeros = whole[from..].iter().take_while(|byte| **byte == 0).count();
+            let kept = ends.iter().filter(|end| **end <= (from + zeros) as u64).count();
+            match passed(&bytes) {
+                Ok((found, Some(Damage::Torn { at, bytes }))) => {
+                    assert_eq!(found[..], ends[..kept], "zeros from {from}");
+                    assert_eq!((at, at + bytes), (ends[kept - 1], length), "zeros from {from}");
+                }
+                Ok((found, None)) => assert!(longer == 0 && found == ends && kept == ends.len(), "zeros from {from}"),
+                Err(JournalError::Header(Damage::Torn { at, bytes })) => {
+                    assert_eq!((kept, at + bytes), (0, length), "zeros from {from}");
+                }
+                other => panic!("zeros from {from}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// Where the head and every sound entry end, and the damage after them.
+fn passed(bytes: &[u8]) -> Result<(Vec<u64>, Option<Damage>), JournalError> {
+    let mut reader = Reader::open(bytes)?;
+    let mut ends = vec![reader.at()];
+    loop {
+        match reader.pass_entry() {
+            Ok(Some(_)) => ends.push(reader.at()),
+            Ok(None) => return Ok((ends, None)),
+            Err(damage) => return Ok((ends, Some(damage))),
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_before_whole_entries_is_damage_and_no_torn_end() {
+    let (bytes, _) = small();
+    let ends = passed(&bytes).unwrap().0;
+    let (first, last) = (ends[0] as usize, ends[ends.len() - 2] as usize);
+    for longer in [0, 5_000] {
+        let mut bytes = bytes.clone();
+        bytes.resize(bytes.len() + longer, 0);
+        for bit in first * 8..last * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let damage = passed(&bytes).unwrap().1;
+            assert!(matches!(damage, Some(Damage::Checksum { .. })), "bit {bit}: {damage:?}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+#[test]
 fn other_files_and_other_formats_are_refused_by_name() {
     let refused = |bytes: &[u8]| Reader::open(bytes).map(|_| ()).unwrap_err().to_string();
     assert_eq!(
@@ -143,7 +204,8 @@ fn other_files_and_other_formats_are_refused_by_name() {
     );
     assert_eq!(refused(b""), "its head cannot be read: torn at byte 0: the last 0 bytes are no whole entry");
     assert_eq!(refused(b"SEAMJRNL\x02\x00"), "journal format 2: this program reads format 1; a newer Seam wrote it");
-    assert_eq!(refused(b"SEAMJRNL\x00\x00"), "journal format 0: this program reads format 1");
+    assert_eq!(refused(b"SEAMJRNL\x00\x00\x01"), "journal format 0: this program reads format 1");
+    assert!(refused(b"SEAM\x00\x00\x00\x00\x00\x00\x00\x00\x01").starts_with("no journal: "));
 }
 
 #[test]

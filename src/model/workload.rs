@@ -98,6 +98,10 @@ impl Workload {
     }
 }
 
+/// From this effective criticality on work counts as strict in pictures and experiments: from here on the
+/// mesh profile's own rules rank it health first, unless configured otherwise.
+pub const STRICT_FROM: f64 = 0.70;
+
 /// The classes that exist without configuration: the published prototype's five.
 #[must_use]
 pub fn builtin_workloads() -> Vec<Workload> {

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use rustls::client::Resumption;
@@ -208,6 +209,18 @@ impl NodeIdentity {
     #[must_use]
     pub fn private_key_pkcs8(&self) -> &[u8] {
         &self.key_pkcs8
+    }
+
+    /// What will be the matter with its certificate, or with its CA's, in so much time; none if nothing.
+    #[must_use]
+    pub fn over_within(&self, time: Duration) -> Option<String> {
+        let then = UnixTime::since_unix_epoch(Duration::from_secs(UnixTime::now().as_secs()).saturating_add(time));
+        let (leaf, intermediates) = self.chain.split_first()?;
+        match self.trust.check_chain(leaf, intermediates, Usage::Server, then) {
+            Err(ChainFault::OutOfDate(detail)) => Some(detail),
+            Err(ChainFault::Other(error)) => Some(error.to_string()),
+            Ok(()) => self.trust.ca_out_of_date(then),
+        }
     }
 
     pub(crate) fn server_config(&self, alpn: &[u8]) -> Result<ServerConfig, rustls::Error> {

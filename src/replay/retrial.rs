@@ -26,23 +26,23 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use book::{Change, Explained, Rule};
+pub use book::{Change, Choice, Explained, Rule};
 pub use import::{Import, Imported};
-pub use rules::Rules;
+pub use rules::{Rules, ThresholdChange};
 pub use tally::{ClassRow, Row};
 
 use crate::core::Now;
 use crate::health;
 use crate::health::score::ThresholdError;
 use crate::health::{SampleKind, SampleOutcome};
-use crate::journal::{Entry, Input, Part, Said, Turn};
+use crate::journal::{Entry, Input, Part, Said, Snapshot, Turn};
 use crate::model::{PathId, RequestId};
 use crate::policy;
 use crate::policy::record::{CandidateRecord, DecisionRecord};
 use crate::rivals::{Ask, Choosable, Finished, Policy, Rival, Sight};
 use crate::trace::TraceError;
 use book::{Book, Observed, Tried};
-use import::Stream;
+use import::{Arrivals, Stream};
 use tally::Tallies;
 use world::World;
 
@@ -79,6 +79,9 @@ pub enum RetrialError {
     /// A policy cannot work on a journal.
     #[error("policy {0}: it needs prefix blocks, and a journal has none")]
     PrefixBlocks(Policy),
+    /// The trace whose requests are to be asked cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
 }
 
 /// Who chooses.
@@ -92,6 +95,7 @@ pub enum Chooser {
     /// Seam's first choice under the changed rules.
     Changed,
     /// Another policy.
+    #[serde(untagged)]
     Rival(Policy),
 }
 
@@ -111,6 +115,8 @@ impl std::fmt::Display for Chooser {
 pub struct Report {
     /// Requests tried.
     pub requests: u64,
+    /// The thresholds that the changed rules change, each as it was recorded and as it is tried.
+    pub thresholds_changed: Vec<ThresholdChange>,
     /// How far the trace came whose requests they are; none if they are the recorded ones.
     pub imported: Option<Imported>,
     /// Requests of which too little was known: their node's tapes begin later, or are interrupted.
@@ -150,6 +156,8 @@ pub struct Retrial {
     tallies: Tallies,
     explained: Vec<Explained>,
     not_tried: u64,
+    /// The trace, opened: for the first life that is asked.
+    opened: Option<Arrivals>,
     /// What this life is still to be asked, once it knows enough.
     stream: Option<Stream>,
     imported: Option<Imported>,
@@ -161,7 +169,8 @@ impl Retrial {
     /// Nothing is tried yet.
     ///
     /// # Errors
-    /// A threshold is out of range, or a policy cannot work on a journal.
+    /// A threshold is out of range, a policy cannot work on a journal, or the trace cannot be read, its
+    /// first request included.
     pub fn new(settings: Settings) -> Result<Self, RetrialError> {
         if let Some(thresholds) = &settings.rules.thresholds {
             thresholds.validate()?;
@@ -169,6 +178,7 @@ impl Retrial {
         if let Some(policy) = settings.policies.iter().find(|policy| policy.needs_prefix_blocks()) {
             return Err(RetrialError::PrefixBlocks(*policy));
         }
+        let opened = settings.import.as_ref().map(Import::open).transpose()?;
         let mut retrial = Self {
             rivals: Vec::new(),
             recorded: World::new(Rules::default()),
@@ -179,6 +189,7 @@ impl Retrial {
             tallies: Tallies::new(settings.import.is_none()),
             explained: Vec::new(),
             not_tried: 0,
+            opened,
             stream: None,
             imported: settings.import.as_ref().map(|_| Imported::default()),
             broken: None,
@@ -218,6 +229,9 @@ impl Retrial {
             Entry::Snapshot(snapshot) => {
                 let now = self.book.now();
                 self.recorded.begin(now, &snapshot);
+                if let Snapshot::Policy(core) = &snapshot {
+                    self.tallies.changes(self.settings.rules.changes(core.settings()));
+                }
                 if let Some(world) = &mut self.changed {
                     world.begin(now, &snapshot);
                 }
@@ -226,6 +240,13 @@ impl Retrial {
             Entry::Gap(gap) => self.interrupt(gap.part),
             Entry::Panicked(..) | Entry::Closed(_) => {}
         }
+    }
+
+    /// Whether the trace cannot be read on: [`finish`](Self::finish) says why, and what else the journals
+    /// hold does not matter.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
     }
 
     /// What came of it, and the wanted request's decisions.
@@ -304,10 +325,11 @@ impl Retrial {
 
     /// Asks what has come by `now` of the trace's requests.
     fn ask_what_has_come(&mut self, now: Now) -> Result<(), TraceError> {
-        if let (None, None, true, Some(import)) =
-            (&self.broken, &self.stream, self.recorded.routes(now), &self.settings.import)
+        if let (None, None, Some(import)) = (&self.broken, &self.stream, &self.settings.import)
+            && self.recorded.routes(now)
         {
-            self.stream = Some(import.begin(now)?);
+            let arrivals = self.opened.take().map_or_else(|| import.open(), Ok)?;
+            self.stream = Some(Stream::begin(now, arrivals));
             self.imported.iter_mut().for_each(|imported| imported.lives += 1);
         }
         // It is put back unless it is broken.
@@ -334,11 +356,20 @@ impl Retrial {
                 return;
             }
         };
-        let changed = self.changed.as_mut().and_then(|world| world.decide(now, question)?.ok());
+        let changed = match &mut self.changed {
+            Some(world) => match world.decide(now, question) {
+                Some(answer) => Some(answer.map_err(|problem| words(&problem))),
+                None => {
+                    self.not_tried += 1;
+                    return;
+                }
+            },
+            None => None,
+        };
         let mut choices = Vec::with_capacity(self.rivals.len() + 2);
         choices.push((Chooser::Seam, chosen_path(&seam)));
-        if self.changed.is_some() {
-            choices.push((Chooser::Changed, changed.as_deref().and_then(chosen_path)));
+        if let Some(changed) = &changed {
+            choices.push((Chooser::Changed, changed.as_deref().ok().and_then(chosen_path)));
         }
         choices.extend(self.rivals_choose(now, &seam));
         self.book.add(Tried { at: now, request_id: request_id.clone(), seam, changed, choices });
@@ -351,8 +382,7 @@ impl Retrial {
             return;
         };
         imported.refused += 1;
-        let said = || problem.field().map_or_else(|| problem.to_string(), |field| format!("{field}: {problem}"));
-        imported.first_refusal.get_or_insert_with(said);
+        imported.first_refusal.get_or_insert_with(|| words(problem));
     }
 
     /// What the rivals choose of the candidates of `seam`.
@@ -436,6 +466,10 @@ impl Retrial {
 
 /// Decisions of one request id that are kept at most: an id may come again in a later life.
 const MAX_EXPLAINED: usize = 64;
+
+fn words(problem: &policy::RouteProblem) -> String {
+    problem.field().map_or_else(|| problem.to_string(), |field| format!("{field}: {problem}"))
+}
 
 fn chosen_path(record: &DecisionRecord) -> Option<PathId> {
     record.chosen.as_ref().and_then(|chosen| chosen.path.clone())

@@ -13,7 +13,6 @@ use crate::journal::{Entry, Header, Input, Part, Said, Snapshot, Turn};
 use crate::mesh::MemberState;
 use crate::model::{NodeName, PathId, PathState};
 use crate::policy;
-pub(super) use events::STRICT_FROM;
 use events::words;
 
 impl Facts {

@@ -1,6 +1,6 @@
 //! The `policy` table, by itself or in a whole configuration.
 
-use seam::config::PolicyConfig;
+use seam::config::{PolicyConfig, PolicyText};
 use seam::health::Thresholds;
 use seam::model::Profile;
 
@@ -9,13 +9,22 @@ use super::*;
 #[test]
 fn the_policy_table_is_read_by_itself_or_from_a_whole_configuration() {
     let read = |text: &str| PolicyConfig::from_toml(text, "rules.toml");
-    let alone = read("[policy]\nprofile = \"reference\"\n").unwrap();
-    assert_eq!(alone.thresholds, Thresholds::of(Profile::Reference));
-    assert_eq!(read(&with("[policy]\nprofile = \"reference\"\n")).unwrap(), alone);
-    assert_eq!(read(MINIMAL).unwrap(), PolicyConfig::default());
+    let alone = read("[policy]\nprofile = \"reference\"\nthresholds = {fae_max = 3}\n").unwrap();
+    let said = alone.said.clone().unwrap();
+    assert_eq!((said.profile, said.max_excluded_fraction, said.thresholds), (true, false, vec!["fae_max"]));
+    let expected = Thresholds { fae_max: 3.0, ..Thresholds::of(Profile::Reference) };
+    assert_eq!(alone.policy.thresholds, expected);
+    // The one threshold whose default depends on the profile follows it, unless it is named.
+    let limit = |read: PolicyText, profile| read.under(profile).policy.thresholds.prs_reject_threshold;
+    let of = |profile| Thresholds::of(profile).prs_reject_threshold;
+    assert_eq!(limit(alone.clone(), Profile::Mesh), of(Profile::Mesh));
+    assert_eq!(limit(read("[policy.thresholds]\nprs_reject_threshold = 0.1\n").unwrap(), Profile::Reference), 0.1);
+    let whole = read(&with("[policy]\nprofile = \"reference\"\nthresholds = {fae_max = 3}\n")).unwrap();
+    assert_eq!((whole.policy, whole.said), (alone.policy, None), "a whole configuration is meant as a whole");
+    assert_eq!(read(MINIMAL).unwrap().policy, PolicyConfig::default());
     let class =
         "[[policy.workloads]]\nname = \"nightly\"\ncriticality = 0.2\nlatency_sla = \"1s\"\njitter_tolerance = 1.0\n";
-    let classes = read(class).unwrap().classes();
+    let classes = read(class).unwrap().policy.classes();
     assert_eq!(classes.last().unwrap().name.as_str(), "nightly");
     for (text, expected) in [
         ("", "rules.toml: found nothing, allowed a [policy] table, or an agent's whole configuration"),

@@ -164,9 +164,10 @@ fn a_file_with_the_policy_alone_is_enough_and_what_it_changes_is_said() {
     let written: Value = serde_json::from_str(&read(&dir.join("replay.json"))).unwrap();
     assert_eq!(written, json);
 
-    // Against the profile that decides: the file's limit of PRS is that of its own.
+    // Against the profile that decides: the limit of PRS, which the file does not name, follows it.
     let output = seamctl(&[PUBLISHED, "--config", config, "--profile", "reference"]);
-    assert!(out(&output).contains("\n  prs_reject_threshold 0.25 (0.75 in reference)\n"), "{}", out(&output));
+    assert!(out(&output).contains("\n  latency_quarantine_ms 18 (40 in reference)\n"), "{}", out(&output));
+    assert!(!out(&output).contains("prs_reject_threshold"), "{}", out(&output));
     let plain: Value = serde_json::from_str(&out(&seamctl(&[PUBLISHED, "--json"]))).unwrap();
     assert_eq!(plain["config"], Value::Null);
 }

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use seam::journal::{Entry, Reader, Said};
+use seam::core::Core;
+use seam::journal::{Entry, Input, Reader, Said, Snapshot, Turn};
+use seam::model::Workload;
+use seam::policy::{self, Policy};
 use serde_json::Value;
 
 use crate::format::GOLDEN;
@@ -73,6 +76,48 @@ fn a_verified_journal_and_a_different_one_are_shown() {
         text.push_str(&format!("$ seamctl {}\n{}{}\n", args.join(" "), out(&output), err(&output)));
     }
     insta::assert_snapshot!("seamctl_replay_journals", text);
+}
+
+#[test]
+fn a_damaged_journal_is_not_called_identical_and_one_torn_at_its_end_is() {
+    let dir = folder();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(dir.path().join(name), bytes).unwrap();
+    let sound = std::fs::read(GOLDEN).unwrap();
+    let middle = sound.len() / 2;
+    let mut bytes = sound.clone();
+    bytes[middle] ^= 1;
+    write("damaged.journal", &bytes);
+    bytes = std::fs::read(dir.path().join("changed.journal")).unwrap();
+    let last = bytes.len() - 30;
+    bytes[last] ^= 1;
+    write("both.journal", &bytes);
+    // As a power failure leaves it: long enough, and without its last contents.
+    bytes = sound;
+    bytes[middle..].fill(0);
+    write("zeros.journal", &bytes);
+    for (name, status, begins) in [
+        ("damaged.journal", 1, "Damaged: "),
+        ("both.journal", 1, "Different and damaged: "),
+        ("zeros.journal", 0, "Identical: "),
+    ] {
+        let output = seamctl(dir.path(), &["replay", name, "--verify"]);
+        let text = out(&output);
+        assert_eq!(output.status.code(), Some(status), "{text}{}", err(&output));
+        assert!(text.lines().any(|line| line.starts_with(begins)), "{text}");
+        assert_eq!(text.contains("Identical"), status == 0, "{text}");
+    }
+    // Other rules are tried on what there is, and what is not there is named.
+    std::fs::write(dir.path().join("stray.journal"), b"SEAMJRNL\x01\x00").unwrap();
+    for args in [&["--profile", "reference"] as &[&str], &["--policy", "round_robin"]] {
+        let args = &[&["replay", "damaged.journal", "stray.journal"], args].concat()[..];
+        let text = out(&seamctl(dir.path(), args));
+        assert!(text.contains("\nNote, n0, life 1800000000000: damaged.journal, byte "), "{text}");
+        assert!(text.contains("\nNote: stray.journal: its head cannot be read"), "{text}");
+        let output = seamctl(dir.path(), &[args, &["--json"]].concat());
+        let report: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(report["lives"][0]["notes"][0]["noted"], "damaged");
+        assert_eq!(report["strays"][0]["file"], "stray.journal");
+    }
 }
 
 #[test]
@@ -215,6 +260,11 @@ fn journals_and_traces_are_told_apart_and_not_mixed() {
         (&["replay", "empty", "--verify"], "no journal in this folder"),
         (&["replay", "other.journal", "--verify"], "no journal: it begins with \"somethin\""),
         (&["replay", "sound.journal", "--out", "x"], "--out is for CSV traces"),
+        (&["replay", "sound.journal", "--verify", "--at", "5"], "'--verify' cannot be used with '--at <TIME>'"),
+        (&["replay", "sound.journal", "--verify", "--seed", "5"], "'--verify' cannot be used with '--seed <N>'"),
+        (&["replay", "sound.journal", "--verify", "--rivals-see", "up"], "cannot be used with '--rivals-see <WHICH>'"),
+        (&["replay", "sound.journal", "--seed", "1"], "--seed says how other policies choose"),
+        (&["replay", "sound.journal", "--rivals-see", "admissible"], "--rivals-see says how other policies choose"),
         (&["replay", "sound.journal", "--policy", "kv_load"], "policy kv_load: it needs prefix blocks"),
         (&["replay", "sound.journal", "--at", "noon"], "--at goes with --explain REQUEST"),
         (&["replay", "sound.journal", "--at", "noon", "--explain", "r1"], "--at: found \"noon\", allowed a date"),
@@ -240,18 +290,28 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
     let requests = tried["requests"].as_u64().unwrap();
     assert!(requests > 0, "{tried}");
     let choosers: Vec<_> = tried["choosers"].as_array().unwrap().iter().map(|row| row["chooser"].clone()).collect();
-    let all: Vec<Value> = serde_json::from_str(r#"["recorded", "seam", "changed", {"rival": "round_robin"}]"#).unwrap();
+    let all: Vec<Value> = serde_json::from_str(r#"["recorded", "seam", "changed", "round_robin"]"#).unwrap();
     assert_eq!(choosers, all);
     let same = report(&["--profile", "mesh"]);
     assert_eq!((same["requests"].as_u64(), same["changes"].as_array().unwrap().len()), (Some(requests), 0));
 
     std::fs::write(dir.path().join("rules.toml"), "[policy]\nthresholds.jitter_restricted_ms = 3\n").unwrap();
     let under = report(&["--config", "rules.toml"]);
-    let values = &under["config"]["thresholds_changed"]["jitter_restricted_ms"];
-    assert_eq!((&under["config"]["file"], values["found"].as_f64()), (&"rules.toml".into(), Some(3.0)));
+    let changed = &under["thresholds_changed"];
+    assert_eq!(changed.as_array().unwrap().len(), 1, "a file with the table alone changes what it names: {changed}");
+    assert_eq!(
+        (changed[0]["name"].as_str(), changed[0]["changed"].as_f64()),
+        (Some("jitter_restricted_ms"), Some(3.0))
+    );
+    assert_eq!((&under["config"], &under["profile"]), (&"rules.toml".into(), &Value::Null));
+    assert_eq!(
+        (&tried["profile"], &tried["rivals_see"], &tried["seed"]),
+        (&"reference".into(), &"admissible".into(), &1.into())
+    );
     assert_eq!((&same["config"], &under["requests"]), (&Value::Null, &tried["requests"]));
     let output = seamctl(dir.path(), &["replay", "sound.journal", "--config", "rules.toml"]);
-    assert!(out(&output).contains("\n  jitter_restricted_ms 3 (8 in mesh)\n"), "{}", out(&output));
+    assert!(out(&output).contains("\n  jitter_restricted_ms 3 (8 recorded)\n"), "{}", out(&output));
+    assert!(out(&output).lines().all(|line| line.chars().count() <= 100), "{}", out(&output));
 
     let output = seamctl(dir.path(), &["replay", "sound.journal", "--policy", "round_robin"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -281,6 +341,56 @@ fn other_rules_and_policies_are_tried_on_a_journal_and_a_request_is_explained() 
 }
 
 #[test]
+fn a_class_that_a_configuration_lacks_is_a_change_that_says_so() {
+    let dir = folder();
+    let mut entries = golden();
+    let (place, mut settings) = entries
+        .iter()
+        .enumerate()
+        .find_map(|(place, entry)| match entry {
+            Entry::Snapshot(Snapshot::Policy(core)) => {
+                Some((place, Policy::restore((**core).clone()).settings().clone()))
+            }
+            _ => None,
+        })
+        .unwrap();
+    let own = Workload { name: "own".parse().unwrap(), ..(*settings.workloads[0]).clone() };
+    settings.workloads.push(Arc::new(own));
+    let mut wanted = None;
+    for entry in &mut entries {
+        if let Entry::Turn(turn) = entry
+            && let Input::Policy(policy::Input::Route { request, request_id, .. }) = &mut turn.input
+        {
+            request.workload = "own".parse().unwrap();
+            wanted = Some(request_id.clone());
+        }
+    }
+    let now = entries.iter().find_map(Entry::now).unwrap();
+    let configured = Input::Policy(policy::Input::Configure(Box::new(settings)));
+    entries.insert(place + 1, Entry::Turn(Turn { now, input: configured, said: Vec::new(), digest: 0 }));
+    std::fs::write(dir.path().join("own.journal"), bytes(&header("n0", 0), &entries)).unwrap();
+    // A table by itself leaves the class as it was; a whole configuration is without it.
+    std::fs::write(dir.path().join("table.toml"), "[policy]\nprofile = \"mesh\"\n").unwrap();
+    let whole = "[node]\nname = \"n0\"\nroles = [\"prefill\"]\n[tls]\ndev = true\n\
+                 [[rails]]\nname = \"r0\"\nbind = \"127.0.0.1:0\"\n[arena]\npath = \"/dev/shm/n0\"\nsize = \"1GiB\"\n";
+    std::fs::write(dir.path().join("rules.toml"), whole).unwrap();
+    let table = seamctl(dir.path(), &["replay", "own.journal", "--config", "table.toml"]);
+    assert!(out(&table).contains("No first choice differs under the changed rules."), "{}", out(&table));
+    let run = |args: &[&str]| {
+        let output = seamctl(dir.path(), &[&["replay", "own.journal", "--config", "rules.toml"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        out(&output)
+    };
+    let words = "workload: found \"own\", known are ";
+    let text = run(&[]);
+    assert!(text.contains(" (own): nothing instead of "), "{text}");
+    assert!(text.contains(&format!("\n  changed rules: refused, {words}")), "{text}");
+    let text = run(&["--explain", wanted.unwrap().as_str()]);
+    assert!(text.contains("Under the changed rules it would be refused, before any path is looked at:\n"), "{text}");
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
 fn the_requests_of_a_trace_are_asked_of_a_journal() {
     let dir = folder();
     let lines = (0..40).map(|number| format!("{},100,1\n", f64::from(number) * 0.1)).collect::<String>();
@@ -295,7 +405,7 @@ fn the_requests_of_a_trace_are_asked_of_a_journal() {
         (Some(1), Some("seam"))
     );
     let text = out(&run(&[]));
-    assert!(text.contains("They are the trace's, and 1 life of nodes that route were asked."), "{text}");
+    assert!(text.contains("The requests are the trace's, asked of 1 life of nodes that route."), "{text}");
     assert!(text.contains(&format!("\n{} requests tried.", tried["requests"])), "{text}");
     let text = out(&run(&["--explain", "trace-2"]));
     assert!(text.starts_with("Request trace-2, ") && text.contains(" of the trace.\n"), "{text}");

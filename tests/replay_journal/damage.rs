@@ -6,7 +6,7 @@ use seam::core::{Mono, Now};
 use seam::health::{self, HealthCore, Sample, SampleKind, SampleOutcome};
 use seam::journal::{Entry, Header, Input, Part, Taped};
 use seam::model::PathSpec;
-use seam::replay::journal::{LifeReport, Lost, Noted, Report, Verifier, segment_items};
+use seam::replay::journal::{History, LifeReport, Lost, Noted, Report, Verifier, segment_items};
 
 use crate::recorder::{LIFE, STORY, bytes, header, node, turns, verify, write};
 
@@ -38,6 +38,31 @@ fn a_missing_segment_is_named_and_every_core_but_the_mesh_goes_on_after_it() {
 }
 
 #[test]
+fn segments_that_an_agent_deletes_meanwhile_are_passed_over_and_one_that_cannot_be_read_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let quarter = STORY.tape.len() / 4;
+    let paths = write(dir.path(), "n0", &STORY.segments(&[quarter, 2 * quarter, 3 * quarter]));
+    let history = History::open(&[dir.path()]).unwrap();
+    std::fs::remove_file(&paths[0]).unwrap();
+    let overview = history.overviews(|_| {}).remove(0);
+    assert!(!overview.is_damaged());
+    let noted: Vec<Noted> = overview.notes.iter().map(|note| note.noted).collect();
+    assert_eq!((noted, overview.tally.first_segment), (vec![Noted::BeginsLate], Some(1)));
+    // In the middle it is missing.
+    let kept = std::fs::read(&paths[2]).unwrap();
+    std::fs::remove_file(&paths[2]).unwrap();
+    let overview = history.overviews(|_| {}).remove(0);
+    assert_eq!(overview.tally.missing_segments, 1);
+    std::fs::create_dir(&paths[2]).unwrap();
+    let overview = History::open(&[dir.path()]).unwrap().overviews(|_| {}).remove(0);
+    assert_eq!((overview.tally.damaged_segments, overview.tally.missing_segments), (1, 0));
+    assert!(overview.notes.iter().any(|note| note.file == paths[2] && note.noted == Noted::Damaged));
+    std::fs::remove_dir(&paths[2]).unwrap();
+    std::fs::write(&paths[2], kept).unwrap();
+    assert!(!History::open(&[dir.path()]).unwrap().overviews(|_| {})[0].is_damaged());
+}
+
+#[test]
 fn a_torn_end_is_no_failure_and_a_torn_middle_is_damage() {
     let dir = tempfile::tempdir().unwrap();
     let half = STORY.tape.len() / 2;
@@ -58,11 +83,13 @@ fn a_torn_end_is_no_failure_and_a_torn_middle_is_damage() {
     assert!(report.is_damaged() && report.differences() == 0);
     assert_eq!(report.lives[0].overview.notes[0].noted, Noted::Damaged);
 
-    // A newest segment of which nothing reached the disk.
-    std::fs::write(&paths[1], "").unwrap();
+    // A newest segment of which nothing reached the disk, or its length only.
     std::fs::write(&paths[0], bytes(&header("n0", 0), &STORY.segments(&[half])[0])).unwrap();
-    let report = verify(&[dir.path()]);
-    assert!(report.is_identical() && report.lives[0].overview.tally.torn_end);
+    for nothing in ["", &"\0".repeat(5_000)] {
+        std::fs::write(&paths[1], nothing).unwrap();
+        let report = verify(&[dir.path()]);
+        assert!(report.is_identical() && report.lives[0].overview.tally.torn_end);
+    }
 }
 
 #[test]

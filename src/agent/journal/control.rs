@@ -21,6 +21,8 @@ struct State {
     done: u64,
     closing: bool,
     ended: bool,
+    /// It was said that the writer is gone.
+    missed: bool,
 }
 
 /// What the writer is asked for at the moment.
@@ -86,6 +88,17 @@ impl Control {
         state.done = u64::MAX;
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Whether a writer that is not there any more was not told to end; the first time the log says so.
+    pub(super) fn has_died(&self) -> bool {
+        let mut state = self.state();
+        if state.closing || std::mem::replace(&mut state.missed, true) {
+            return !state.closing;
+        }
+        drop(state);
+        tracing::error!("the journal's writer has ended: what comes from now on is lost and counted");
+        true
     }
 
     fn ask(&self) -> u64 {

@@ -85,7 +85,7 @@ impl Lines {
         self.sync();
         if let Some(output) = self.open.take_if(|output| !output.is_in_place()) {
             let path = output.path().display();
-            tracing::warn!(%path, "the file was deleted or moved away: the next decision begins a new one");
+            tracing::warn!(%path, "the file was deleted, moved away or cut: the next decision begins a new one");
         }
     }
 

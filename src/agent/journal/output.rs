@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -26,12 +26,15 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Makes the file, for this user alone, and its name durable.
+    /// Makes the file, for this user alone, and its name durable. Where that fails there is none, so that
+    /// it can be tried again.
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        if let Some(dir) = path.parent() {
-            File::open(dir)?.sync_all()?;
-        }
+        Self::create_with(path, sync_folder)
+    }
+
+    fn create_with(path: PathBuf, durable: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Self> {
+        let file = open_new(&path)?;
+        durable(&path).inspect_err(|_| discard(&path))?;
         let now = Instant::now();
         Ok(Self { path, file, gathered: Vec::new(), written: 0, unsynced: false, synced: now, opened: now })
     }
@@ -66,7 +69,7 @@ impl Output {
         if self.gathered.is_empty() {
             return Ok(0);
         }
-        if let Err(error) = self.file.write_all_at(&self.gathered, self.written) {
+        if let Err(error) = self.file.write_all(&self.gathered) {
             // A disk that is full still lets a file shrink; if not, the file's end is torn.
             let _ = self.file.set_len(self.written);
             return Err(error);
@@ -94,12 +97,40 @@ impl Output {
         self.file = file;
     }
 
-    /// Whether the file is still where it was made: an operator may have deleted or moved it.
+    /// Whether the file is still where it was made, and has what was written: an operator may have deleted,
+    /// moved or truncated it.
     pub(super) fn is_in_place(&self) -> bool {
         let Ok(own) = self.file.metadata() else { return false };
+        if own.len() < self.written {
+            return false;
+        }
         let found = self.path.symlink_metadata();
         own.nlink() > 0 && found.is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino()))
     }
+}
+
+/// Removes a file that is of no use to anybody. One that cannot be removed is taken again.
+pub(super) fn discard(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+/// Makes a file that is not there, or takes an empty one, which only an attempt that failed can have left.
+fn open_new(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // Appended: were the file cut meanwhile, what is written elsewhere would come after a hole of zeros.
+    options.append(true).mode(0o600);
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.symlink_metadata()? {
+            found if found.is_file() && found.len() == 0 => options.open(path),
+            _ => Err(error),
+        },
+        opened => opened,
+    }
+}
+
+/// Makes the name of a new file durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
 impl Write for Output {
@@ -118,7 +149,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_moved_deleted_or_replaced_is_not_in_place() {
+    fn a_file_that_could_not_be_made_whole_is_gone_or_taken_again_and_another_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let refused = |path: &Path| {
+            assert!(path.exists());
+            Err(io::Error::other("refused"))
+        };
+        assert_eq!(Output::create_with(path.clone(), refused).unwrap_err().to_string(), "refused");
+        assert!(!path.exists());
+        std::fs::write(&path, "").unwrap();
+        let mut output = Output::create(path.clone()).unwrap();
+        output.write_all(b"abc").unwrap();
+        output.write_out().unwrap();
+        assert_eq!(Output::create(path.clone()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &link).unwrap();
+        assert_eq!(Output::create(link).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_file_that_was_moved_deleted_replaced_or_cut_is_not_in_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let mut output = Output::create(path.clone()).unwrap();
@@ -132,8 +184,15 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::rename(dir.path().join("b"), &path).unwrap();
         assert!(output.is_in_place());
+        // Copied away and emptied.
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        assert!(!output.is_in_place());
+        output.write_all(b"de").unwrap();
+        output.write_out().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"de", "without a hole");
+        assert!(!output.is_in_place());
         std::fs::remove_file(&path).unwrap();
         assert!(!output.is_in_place());
-        assert_eq!(output.len(), 3);
+        assert_eq!(output.len(), 5);
     }
 }

@@ -1,10 +1,11 @@
 //! The way from the recorders to the writer: bounded by entries and by bytes, and never woken.
 //!
-//! Room is reserved before anything is cloned, so that what does not fit costs nothing.
+//! Room is reserved before outputs are cloned and a snapshot is taken. What does not fit costs no more
+//! than the clone of its input, which is kept until the turn has ended: it may panic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError};
 
 use super::control::Control;
 use super::lost::Lost;
@@ -106,10 +107,16 @@ impl Sender {
             && self.room.bytes.load(Ordering::Relaxed) <= MAX_BYTES / 2
     }
 
-    /// Sends what room was reserved for. A writer that has ended takes nothing.
-    pub(super) fn send(&self, place: Place, message: Message) {
-        // It cannot be full: whoever has a place has room.
-        let _ = self.queue.try_send(Waiting { message, _place: place });
+    /// Sends what room was reserved for. False if that is lost: there is no writer any more, although
+    /// nobody has ended it. One that was told to end takes nothing, and nothing of that is lost.
+    #[must_use]
+    pub(super) fn send(&self, place: Place, message: Message) -> bool {
+        match self.queue.try_send(Waiting { message, _place: place }) {
+            Ok(()) => true,
+            // Whoever has a place has room.
+            Err(TrySendError::Full(_)) => false,
+            Err(TrySendError::Disconnected(_)) => !self.control.has_died(),
+        }
     }
 }
 

@@ -42,8 +42,9 @@ impl<C: Recorded> Recorder<C> {
         }
         let Some(place) = self.sender.reserve(core.core_bytes()) else { return false };
         let resumed = Resumed { snapshot: core.taped_snapshot(), now, lost: self.lost.take() };
-        self.sender.send(place, Message::Snapshot(Box::new(resumed)));
         self.epoch = epoch;
+        // Where the writer is gone, the turn itself finds out.
+        let _ = self.sender.send(place, Message::Snapshot(Box::new(resumed)));
         true
     }
 
@@ -64,16 +65,19 @@ impl<C: Recorded> Tape<C> for Recorder<C> {
         let Some((now, input, place)) = self.open.take() else { return };
         let Some(mut place) = place else { return self.lose(now) };
         place.grow(C::output_bytes(outputs));
-        self.sender.send(place, Message::Turn(Box::new(Told::<C> { now, input, outputs: outputs.to_vec() })));
+        let told = Told::<C> { now, input, outputs: outputs.to_vec() };
+        if !self.sender.send(place, Message::Turn(Box::new(told))) {
+            self.metrics.dropped(TURNS);
+        }
     }
 
     fn panicked(&mut self) {
         if let Some(lost) = self.lost.take() {
-            self.sender.send(self.sender.take(0), Message::Lost(C::PART, lost));
+            let _ = self.sender.send(self.sender.take(0), Message::Lost(C::PART, lost));
         }
         if let Some((now, input, place)) = self.open.take() {
             let place = place.unwrap_or_else(|| self.sender.take(0));
-            self.sender.send(place, Message::Panicked(Box::new((C::taped_input(input), now))));
+            let _ = self.sender.send(place, Message::Panicked(Box::new((C::taped_input(input), now))));
         }
     }
 }
@@ -81,7 +85,7 @@ impl<C: Recorded> Tape<C> for Recorder<C> {
 impl<C: Recorded> Drop for Recorder<C> {
     fn drop(&mut self) {
         if let Some(lost) = self.lost.take() {
-            self.sender.send(self.sender.take(0), Message::Lost(C::PART, lost));
+            let _ = self.sender.send(self.sender.take(0), Message::Lost(C::PART, lost));
         }
     }
 }

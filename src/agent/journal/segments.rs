@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use super::lost::{Losses, Lost};
 use super::outage::Outage;
-use super::output::Output;
+use super::output::{self, Output};
 use super::queue::{Resumed, Taken};
 use super::{Epoch, TURNS, next_epoch, retention};
 use crate::agent::clock::Clock;
@@ -68,6 +68,8 @@ struct Open {
     gaps: u64,
     /// Bytes of snapshots in it.
     snapshots: u64,
+    /// Bytes that older segments leave to it.
+    reserved: u64,
 }
 
 impl Segments {
@@ -165,7 +167,7 @@ impl Segments {
             let moved = |open: &&Open| !open.writer.get_ref().is_in_place();
             if let Some(open) = self.open.as_ref().filter(moved) {
                 let path = open.writer.get_ref().path().display();
-                tracing::warn!(%path, "the segment was deleted or moved away: a new one is begun");
+                tracing::warn!(%path, "the segment was deleted, moved away or cut: a new one is begun");
                 self.begin();
                 return;
             }
@@ -220,8 +222,14 @@ impl Segments {
     /// Writes what was gathered if it is much, and turns to the next segment when this one is full.
     /// One that snapshots fill grows until its turns are as large: each segment begins with them.
     fn make_room(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let written = open.writer.written();
+        let full = written >= self.config.segment_size.max(open.snapshots.saturating_mul(2));
+        if written > open.reserved {
+            open.reserved = written.saturating_add(self.config.segment_size);
+            self.trim();
+        }
         let Some(open) = &self.open else { return };
-        let full = open.writer.written() >= self.config.segment_size.max(open.snapshots.saturating_mul(2));
         match full {
             true => self.rotate(),
             false if open.writer.get_ref().is_full() => self.write_out(),
@@ -238,6 +246,8 @@ impl Segments {
 
     /// Opens the next segment.
     fn begin(&mut self) {
+        // This one will be about as large as the last.
+        let reserved = self.len().max(self.config.segment_size);
         self.open = None;
         let first = !std::mem::replace(&mut self.tried, true);
         let path = self.folder.path().join(segment_name(&self.life.node, self.life.generation, self.next));
@@ -249,7 +259,7 @@ impl Segments {
             Ok(writer) => {
                 self.next += 1;
                 let (unwritten, untold) = Default::default();
-                self.open = Some(Open { writer, unwritten, untold, gaps: 0, snapshots: 0 });
+                self.open = Some(Open { writer, unwritten, untold, gaps: 0, snapshots: 0, reserved });
                 self.trim();
             }
             Err(error) => self.outage.failed(&path, &error, Instant::now()),
@@ -266,11 +276,10 @@ impl Segments {
             config_hash: (self.life.config_hash)(),
             opened: self.life.clock.now(),
         };
-        let mut writer = Writer::begin(Output::create(path.clone())?, &header)?;
-        let written = writer.get_mut().write_out().inspect_err(|_| {
-            // One without a head is of no use to anybody.
-            let _ = std::fs::remove_file(&path);
-        })?;
+        let begun = Writer::begin(Output::create(path.clone())?, &header)
+            .and_then(|mut writer| Ok((writer.get_mut().write_out()?, writer)));
+        // One without a head is of no use to anybody.
+        let (written, writer) = begun.inspect_err(|_| output::discard(&path))?;
         self.metrics.journal_written(written, 0);
         Ok(writer)
     }
@@ -280,7 +289,7 @@ impl Segments {
         let Some(open) = &self.open else { return };
         let Ok(segments) = list(self.folder.path()) else { return };
         let own = segments.into_iter().filter(|segment| segment.node == self.life.node);
-        let limit = self.config.retain.saturating_sub(self.config.segment_size);
+        let limit = self.config.retain.saturating_sub(open.reserved);
         retention::trim(own.map(|segment| segment.path), open.writer.get_ref().path(), limit);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use super::control::Control;
+use super::control::{Control, Wish};
 use super::lines::Lines;
 use super::queue::{MAX_ENTRIES, Message, Queue};
 use super::segments::Segments;
@@ -33,6 +33,40 @@ pub(super) enum Found {
     Nobody,
 }
 
+/// Wishes that are still to be met, with the rounds since they were heard.
+#[derive(Default)]
+struct Pending {
+    /// The flush that was asked for first.
+    flush: Option<(u64, u32)>,
+    close: Option<u32>,
+}
+
+/// After so many rounds everything has been taken that waited before the first of them, however much
+/// comes meanwhile: a round takes as much as the queue holds, but for what is said without room.
+const ROUNDS: u32 = 2;
+
+impl Pending {
+    /// A round has passed, before which there was this wish: which flush is met, and whether the end is.
+    fn round(&mut self, wish: &Wish, found: &Found) -> (Option<u64>, bool) {
+        if wish.close {
+            self.close.get_or_insert(0);
+        }
+        if !matches!(found, Found::Something) {
+            self.flush = None;
+            return (wish.due.then_some(wish.flush), wish.close);
+        }
+        let passed = |rounds: &mut u32| {
+            *rounds += 1;
+            *rounds >= ROUNDS
+        };
+        if wish.due {
+            self.flush.get_or_insert((wish.flush, 0));
+        }
+        let flush = self.flush.take_if(|(_, rounds)| passed(rounds)).map(|(flush, _)| flush);
+        (flush, self.close.as_mut().is_some_and(passed))
+    }
+}
+
 impl Writer {
     pub(super) fn new(queue: Queue, segments: Option<Segments>, lines: Option<Lines>, control: Arc<Control>) -> Self {
         Self { queue, segments, lines, control }
@@ -41,18 +75,19 @@ impl Writer {
     /// Writes until it is told to end, or nobody is left who could say anything.
     pub(super) fn run(mut self) {
         let control = self.control.clone();
-        let mut pause = POLL;
+        let (mut pause, mut pending) = (POLL, Pending::default());
         loop {
             // Read before the queue is: what was said before the wish is written when it is fulfilled.
             let wish = control.wish();
             let (found, took) = self.round(Instant::now());
-            if wish.due && !matches!(found, Found::Something) {
+            let (flush, close) = pending.round(&wish, &found);
+            if let Some(flush) = flush {
                 self.sync();
-                control.flushed(wish.flush);
+                control.flushed(flush);
             }
             match found {
+                Found::Something | Found::Nothing if close => break,
                 Found::Something => {}
-                Found::Nothing if wish.close => break,
                 Found::Nothing => {
                     pause = if took { POLL } else { (pause * 2).min(LONGEST_POLL) };
                     std::thread::sleep(pause);
@@ -134,5 +169,25 @@ impl Writer {
         if let Some(segments) = self.segments.take() {
             segments.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_is_met_when_nothing_waits_or_after_two_rounds() {
+        let wish = |flush, due, close| Wish { flush, due, close };
+        let mut pending = Pending::default();
+        assert_eq!(pending.round(&wish(0, false, false), &Found::Something), (None, false));
+        assert_eq!(pending.round(&wish(1, true, false), &Found::Nothing), (Some(1), false));
+        // More comes all the time, and another flush is asked for meanwhile.
+        assert_eq!(pending.round(&wish(2, true, false), &Found::Something), (None, false));
+        assert_eq!(pending.round(&wish(3, true, false), &Found::Something), (Some(2), false));
+        assert_eq!(pending.round(&wish(3, true, false), &Found::Something), (None, false));
+        assert_eq!(pending.round(&wish(3, true, true), &Found::Something), (Some(3), false));
+        assert_eq!(pending.round(&wish(3, false, true), &Found::Something), (None, true));
+        assert_eq!(Pending::default().round(&wish(3, false, true), &Found::Nothing), (None, true));
     }
 }

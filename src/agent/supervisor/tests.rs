@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::clock::Clock;
 use super::super::journal::{Settings, prepare_with};
@@ -75,7 +76,7 @@ async fn life(dir: PathBuf) {
     let settings =
         Settings { node: name("d0"), journal: Some(journal), records: None, config_hash: Box::new(|| "c0ffee".into()) };
     let clock = Clock::start();
-    let journal = prepare_with(settings, Arc::new(Metrics::new("mesh", 8)), clock).unwrap().unwrap();
+    let journal = prepare_with(settings, Arc::new(Metrics::new("mesh", 8)), clock, None).unwrap().unwrap();
     let journal = journal.begin(7).unwrap();
     let (supervisor, _) = start().await.unwrap();
     let owner = Owner::spawn(supervisor.get_cell(), clock, (wrong(), journal.tape()), Nothing, 8).await.unwrap();
@@ -116,4 +117,43 @@ fn a_core_that_panics_ends_the_process_with_70_and_its_turn_is_the_last_of_the_j
     let ledger = &life.cores[2];
     assert!(ledger.verified >= SOUND && ledger.turns == ledger.verified, "{ledger:?}");
     assert!(!ledger.not_verifiable.contains_key(&Lost::Panicked), "it is not played");
+}
+
+/// Does no I/O.
+struct Idle;
+
+impl Actor for Idle {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<()>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_actor_that_cannot_be_started_at_first_is_tried_again_later_and_later() {
+    let (supervisor, _) = start().await.unwrap();
+    let (attempted, mut attempts) = tokio::sync::mpsc::unbounded_channel();
+    let count = Arc::new(AtomicU32::new(0));
+    let starter: Starter = Arc::new(move |supervisor| {
+        let (attempted, attempt) = (attempted.clone(), count.fetch_add(1, Ordering::Relaxed));
+        Box::pin(async move {
+            let started = match attempt {
+                0 | 1 => Err(SpawnErr::StartupFailed("refused".into())),
+                _ => Actor::spawn_linked(None, Idle, (), supervisor).await.map(|(actor, _)| actor.get_cell()),
+            };
+            let _ = attempted.send(started.is_ok());
+            started
+        })
+    });
+    supervisor.send_message(Message::Keep("idle", starter)).unwrap();
+    for expected in [false, false, true] {
+        assert_eq!(attempts.recv().await, Some(expected));
+    }
+    supervisor.stop(None);
+    let pauses: Vec<_> = (1..=START_ATTEMPTS).map(retry_pause).collect();
+    assert_eq!(pauses[..2], [Some(RESTART_PAUSE), Some(2 * RESTART_PAUSE)]);
+    assert_eq!(pauses.iter().filter(|pause| pause.is_none()).count(), 1);
 }

@@ -62,7 +62,7 @@ impl Experiments {
             };
         }
         for sheet in sheets(&reports) {
-            print(&format!("{}\n{}\n", sheet.title, paragraph(sheet.about)))?;
+            print(&format!("{}\n{}\n", sheet.title, paragraph(sheet.about, 0)))?;
             print(&grid(&sheet.heads().collect::<Vec<_>>(), sheet.cells()))?;
             print("\n")?;
         }

@@ -5,6 +5,7 @@ mod certs;
 mod decide;
 mod decisions;
 mod demo;
+mod doctor;
 mod exit;
 mod experiments;
 mod journal;
@@ -70,6 +71,8 @@ enum Command {
     Drain(ask::Plain),
     /// Take new work again.
     Undrain(ask::Plain),
+    /// What this host can do, and what a configuration asks of it that it cannot.
+    Doctor(doctor::Doctor),
     /// A certificate authority and the certificates of agents.
     #[command(subcommand)]
     Certs(certs::Certs),
@@ -107,6 +110,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Lease(lease) => on_runtime(lease.run()),
         Command::Drain(plain) => on_runtime(ask::drain(plain, true)),
         Command::Undrain(plain) => on_runtime(ask::drain(plain, false)),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Certs(certs) => certs.run(),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -46,9 +46,11 @@ fn is_word(letter: char) -> bool {
 fn code(word: &str) -> Option<&'static str> {
     let state = PathState::ALL.iter().find(|state| state.as_str() == word);
     match (state, word) {
-        (Some(PathState::Healthy), _) | (None, "held") => Some("32"),
-        (Some(PathState::Restored | PathState::DegradedUsable | PathState::DegradedRestricted), _) => Some("33"),
-        (Some(PathState::QuarantineCandidate | PathState::Quarantined), _) | (None, "missed") => Some("1;31"),
+        (Some(PathState::Healthy), _) | (None, "held" | "ok") => Some("32"),
+        (Some(PathState::Restored | PathState::DegradedUsable | PathState::DegradedRestricted), _) | (None, "warn") => {
+            Some("33")
+        }
+        (Some(PathState::QuarantineCandidate | PathState::Quarantined), _) | (None, "missed" | "fail") => Some("1;31"),
         _ => None,
     }
 }

@@ -27,6 +27,9 @@ use files::Files;
 pub(crate) use journal::open as journals;
 use progress::{Counted, Progress};
 
+/// Of every random draw, unless another is said.
+const DEFAULT_SEED: u64 = 1;
+
 /// What to replay.
 #[derive(Args)]
 pub(crate) struct Replay {
@@ -48,12 +51,12 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Which pools the policies beside Seam choose from: those that Seam admits, or all that are up,
-    /// neither quarantined nor full.
-    #[arg(long, value_name = "WHICH", value_enum, default_value_t = RivalsSee::Admissible)]
-    rivals_see: RivalsSee,
-    /// Of every random draw.
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0..=u64::MAX))]
-    seed: u64,
+    /// neither quarantined nor full. If absent, admissible.
+    #[arg(long, value_name = "WHICH", value_enum)]
+    rivals_see: Option<RivalsSee>,
+    /// Of every random draw. If absent, 1.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(0..=u64::MAX))]
+    seed: Option<u64>,
     /// Write replay.json, replay.csv and choices.csv into this folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -61,7 +64,7 @@ pub(crate) struct Replay {
     #[arg(long)]
     json: bool,
     /// Play the journals' tapes again, and fail unless every output is as it was recorded.
-    #[arg(long, conflicts_with_all = ["policies", "profile", "config", "explain", "trace"])]
+    #[arg(long, conflicts_with_all = ["policies", "profile", "config", "explain", "at", "trace", "rivals_see", "seed"])]
     verify: bool,
     /// Show the decisions of this request in the journals as they were, and as they would be.
     #[arg(long, value_name = "REQUEST")]
@@ -75,8 +78,9 @@ pub(crate) struct Replay {
 }
 
 /// Which pools the policies beside Seam choose from.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, Default, ValueEnum)]
 enum RivalsSee {
+    #[default]
     Admissible,
     Up,
 }
@@ -130,7 +134,16 @@ impl Replay {
             None => Settings::of(self.profile.unwrap_or_default()),
             Some(rules) => Settings { thresholds: rules.policy.thresholds, ..Settings::of(rules.profile) },
         };
-        Settings { policies: self.policies.clone(), rivals_see: self.rivals_see.into(), seed: self.seed, ..decided }
+        let (rivals_see, seed) = (self.rivals_see(), self.seed());
+        Settings { policies: self.policies.clone(), rivals_see, seed, ..decided }
+    }
+
+    fn rivals_see(&self) -> Choosable {
+        self.rivals_see.unwrap_or_default().into()
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or(DEFAULT_SEED)
     }
 
     fn replay(&self, settings: Settings, watch: &mut Watch) -> Result<Summary, Failure> {
@@ -174,7 +187,7 @@ impl Replay {
         let table = numbers(head, rows);
         let lines = table.lines().enumerate();
         let mut text: String = lines.map(|(number, line)| paint(summary, number, line) + "\n").collect();
-        let others = match self.rivals_see {
+        let others = match self.rivals_see.unwrap_or_default() {
             _ if summary.policy_metrics.iter().all(|(policy, _)| *policy == Policy::Seam) => "",
             RivalsSee::Admissible => "The others chose from the pools that Seam admits (--rivals-see admissible).\n",
             RivalsSee::Up => "The others chose from all pools neither quarantined nor full (--rivals-see up).\n",
@@ -199,7 +212,7 @@ impl Replay {
         for path in written {
             text.push_str(&format!("wrote {}\n", path.display()));
         }
-        text.push_str(match (written.is_empty(), self.rivals_see) {
+        text.push_str(match (written.is_empty(), self.rivals_see.unwrap_or_default()) {
             (false, _) => "Next: see in choices.csv which pool each policy chose for a request\n",
             (true, RivalsSee::Admissible) => {
                 "Next: --out DIR writes every choice; --rivals-see up lets the others take what Seam refuses\n"

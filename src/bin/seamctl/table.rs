@@ -91,10 +91,13 @@ pub(crate) fn pairs(rows: impl IntoIterator<Item = (&'static str, String)>) -> S
     lines(&table)
 }
 
-/// Text in lines of at most as many columns as a table has.
-pub(crate) fn paragraph(text: &str) -> String {
+/// Text in lines of at most as many columns as a table has, less those that it is to be indented by.
+pub(crate) fn paragraph(text: &str, indent: usize) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH - indent as u16);
     table.add_row([text]);
     table.column_iter_mut().for_each(|column| {
         column.set_padding((0, 0));

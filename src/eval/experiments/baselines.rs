@@ -4,12 +4,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::{Share, Trials, mean, rounded};
 use crate::eval::episode::{BadEpisode, Played, Routed};
-use crate::model::PathState;
+use crate::model::{PathState, STRICT_FROM};
 use crate::replay::TOLERANT_UP_TO;
 use crate::rivals::Policy;
 
-/// From this effective criticality on a request is strict.
-const STRICT_FROM: f64 = 0.7;
 /// Policies that draw play all trials once for each of so many seeds; their figures are of all of them.
 const SEEDS: u64 = 20;
 /// Who is compared: all that need no prefix blocks, which the episodes have not.

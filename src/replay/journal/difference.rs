@@ -92,11 +92,14 @@ pub struct FieldDifference {
 }
 
 impl Wrong {
-    /// What differs between the outputs that matter, none of which is equal to its counterpart as a
-    /// list. `differ` says whether those of an index do.
+    /// What differs between the outputs that matter: field by field the first that differs from its
+    /// counterpart, or both lists where one has more than the other or the kinds are others. `differ` says
+    /// whether those of an index do.
     pub(super) fn said(recorded: &[Said], replayed: &[Said], differ: impl Fn(&Said, &Said) -> bool) -> Self {
+        // In lists of unequal length the one of an index may be no counterpart.
+        let comparable = recorded.len() == replayed.len();
         let pair = recorded.iter().zip(replayed).find(|(recorded, replayed)| differ(recorded, replayed));
-        match pair {
+        match pair.filter(|_| comparable) {
             Some((was, is)) if std::mem::discriminant(was) == std::mem::discriminant(is) => {
                 let (fields, more) = fields(was, is);
                 Self::Said { what: name(was), fields, more }
@@ -259,6 +262,22 @@ impl fmt::Display for Wrong {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn lists_of_unequal_length_are_told_as_lists_and_others_field_by_field() {
+        let (frozen, thawed) = (Said::Frozen(true), Said::Frozen(false));
+        let differ = |recorded: &Said, replayed: &Said| recorded != replayed;
+        let both = [frozen.clone(), thawed.clone()];
+        let fewer = Wrong::said(&both, &both[1..], differ);
+        let Wrong::SaidOthers { recorded, replayed } = &fewer else { panic!("{fewer:?}") };
+        assert_eq!((recorded.len(), replayed.len()), (2, 1));
+        let more = Wrong::said(&both[..1], &both, differ);
+        assert!(
+            matches!(&more, Wrong::SaidOthers { recorded, replayed } if (recorded.len(), replayed.len()) == (1, 2))
+        );
+        let other = Wrong::said(&both, &[frozen.clone(), frozen], differ);
+        assert!(matches!(&other, Wrong::Said { fields, .. } if fields.len() == 1), "{other:?}");
+    }
 
     #[test]
     fn fields_are_named_by_their_path_with_both_values() {

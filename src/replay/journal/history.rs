@@ -122,9 +122,9 @@ impl History {
                 if found.is_empty() {
                     return Err(HistoryError::Empty { path: path.to_owned() });
                 }
-                files.extend(found);
+                files.extend(found.into_iter().map(|path| (path, true)));
             } else {
-                files.push(path.to_owned());
+                files.push((path.to_owned(), false));
             }
         }
         if files.len() > MAX_SEGMENTS {
@@ -132,13 +132,16 @@ impl History {
         }
         let mut lives: BTreeMap<(NodeName, Generation), BTreeMap<u64, SegmentFile>> = BTreeMap::new();
         let mut strays = Vec::new();
-        for path in files {
-            let ((node, generation), segment) = match head(&path)? {
-                Ok(segment) => segment,
-                Err(stray) => {
+        for (path, listed) in files {
+            let ((node, generation), segment) = match head(&path) {
+                Ok(Ok(segment)) => segment,
+                Ok(Err(stray)) => {
                     strays.push(stray);
                     continue;
                 }
+                // An agent that runs has deleted it since it was listed.
+                Err(HistoryError::Io { source, .. }) if listed && source.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
             };
             let number = segment.number;
             let life = lives.entry((node.clone(), generation)).or_default();
@@ -228,24 +231,29 @@ type Placed = ((NodeName, Generation), SegmentFile);
 /// Where a file belongs.
 fn head(path: &Path) -> Result<Result<Placed, Stray>, HistoryError> {
     let io = |source| HistoryError::Io { path: path.to_owned(), source };
-    let file = File::open(path).map_err(io)?;
-    let bytes = file.metadata().map_err(io)?.len();
     let named = journal::named(path.to_owned());
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (bytes, read) = match opened {
+        Ok((bytes, file)) => (bytes, Reader::open(BufReader::new(file))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(io(error)),
+        Err(error) => (0, Err(JournalError::Io(error))),
+    };
     let path: Arc<Path> = path.into();
-    let error = match Reader::open(BufReader::new(file)) {
+    let error = match read {
         Ok(reader) => {
             let header = reader.header().clone();
             let life = (header.node.clone(), header.generation);
             return Ok(Ok((life, SegmentFile { path, number: header.segment, bytes, header: Some(header) })));
         }
-        Err(JournalError::Io(source)) => return Err(io(source)),
         Err(error) => error,
     };
     match (named, error) {
+        // Whatever keeps it from being read is found again, and told, when its turn comes.
         (Some(named), _) => {
             let life = (named.node, named.generation);
             Ok(Ok((life, SegmentFile { path, number: named.number, bytes, header: None })))
         }
+        (None, JournalError::Io(source)) => Err(HistoryError::Io { path: path.to_path_buf(), source }),
         (None, source @ JournalError::Magic { .. }) => {
             Err(HistoryError::NoJournal { path: path.to_path_buf(), source })
         }

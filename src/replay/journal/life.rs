@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::slice;
@@ -91,8 +91,15 @@ pub struct LifeReader<'a> {
     /// The number that the next segment should have.
     expected: Option<u64>,
     /// A segment whose missing predecessors have been named.
-    waiting: Option<&'a SegmentFile>,
+    waiting: Option<Found<'a>>,
     open: Option<SegmentItems<BufReader<File>>>,
+}
+
+/// A segment, its file, and whether it is the life's newest.
+struct Found<'a> {
+    segment: &'a SegmentFile,
+    file: io::Result<File>,
+    newest: bool,
 }
 
 impl<'a> LifeReader<'a> {
@@ -102,19 +109,20 @@ impl<'a> LifeReader<'a> {
 
     /// Opens the next segment; its predecessors first where they are missing.
     fn advance(&mut self) -> Option<Item> {
-        let segment = self.waiting.take().or_else(|| self.segments.next())?;
+        let Found { segment, file, newest } = match self.waiting.take() {
+            Some(found) => found,
+            None => self.find()?,
+        };
         let missing = self.expected.filter(|expected| *expected < segment.number);
-        let newest = self.segments.as_slice().is_empty();
         self.expected = Some(segment.number.saturating_add(1));
+        let place = Place { path: Arc::clone(&segment.path), at: 0 };
         if let Some(first) = missing {
-            self.waiting = Some(segment);
-            let place = Place { path: Arc::clone(&segment.path), at: 0 };
+            self.waiting = Some(Found { segment, file, newest });
             return Some(Item { place, what: What::Missing(first..=segment.number.saturating_sub(1)) });
         }
-        let file = match File::open(&segment.path) {
+        let file = match file {
             Ok(file) => BufReader::with_capacity(BUFFER, file),
             Err(error) => {
-                let place = Place { path: Arc::clone(&segment.path), at: 0 };
                 let fault = Fault::Opening(JournalError::Io(error));
                 return Some(Item { place, what: What::Broken(Broken { fault, newest }) });
             }
@@ -122,6 +130,22 @@ impl<'a> LifeReader<'a> {
         let (items, first) = SegmentItems::begin(Arc::clone(&segment.path), file, newest);
         self.open = items;
         Some(first)
+    }
+}
+
+impl<'a> LifeReader<'a> {
+    /// The next segment that is there. An agent that runs deletes its oldest ones meanwhile, never the
+    /// newest.
+    fn find(&mut self) -> Option<Found<'a>> {
+        loop {
+            let segment = self.segments.next()?;
+            let newest = self.segments.as_slice().is_empty();
+            let file = File::open(&segment.path);
+            let deleted = file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            if newest || !deleted {
+                return Some(Found { segment, file, newest });
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What came of playing a history's journals again.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -137,7 +138,10 @@ impl History {
         let mut verified = Vec::new();
         for life in self.lives() {
             let mut verifier = Verifier::new(life.node.clone(), life.generation);
-            each(life, before, &mut heard, |item| verifier.take(item));
+            let _ = each(life, before, &mut heard, |item| {
+                verifier.take(item);
+                ControlFlow::Continue(())
+            });
             before += life.bytes();
             let report = verifier.finish();
             hash.update(report.hash.as_bytes());
@@ -146,11 +150,14 @@ impl History {
         Report { lives: verified, strays: self.stray_reports(), hash: hash.finalize().to_hex().to_string() }
     }
 
-    /// Hands out every item of every life, life by life. `heard` as in [`verify`](Self::verify).
-    pub fn each_item(&self, mut heard: impl FnMut(u64), mut take: impl FnMut(&Life, Item)) {
+    /// Hands out every item of every life, life by life, until `take` breaks off. `heard` as in
+    /// [`verify`](Self::verify).
+    pub fn each_item(&self, mut heard: impl FnMut(u64), mut take: impl FnMut(&Life, Item) -> ControlFlow<()>) {
         let mut before = 0;
         for life in self.lives() {
-            each(life, before, &mut heard, |item| take(life, item));
+            if each(life, before, &mut heard, |item| take(life, item)).is_break() {
+                return;
+            }
             before += life.bytes();
         }
     }
@@ -161,7 +168,10 @@ impl History {
         let mut overviews = Vec::new();
         for life in self.lives() {
             let mut overview = Overview::new(life.node.clone(), life.generation);
-            each(life, before, &mut heard, |item| overview.take(&item));
+            let _ = each(life, before, &mut heard, |item| {
+                overview.take(&item);
+                ControlFlow::Continue(())
+            });
             before += life.bytes();
             overviews.push(overview);
         }
@@ -176,8 +186,13 @@ impl History {
     }
 }
 
-/// Gives every item of a life to `take`, and says how many bytes lie behind.
-fn each(life: &Life, before: u64, heard: &mut impl FnMut(u64), mut take: impl FnMut(Item)) {
+/// Gives every item of a life to `take` until that breaks off, and says how many bytes lie behind.
+fn each(
+    life: &Life,
+    before: u64,
+    heard: &mut impl FnMut(u64),
+    mut take: impl FnMut(Item) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let mut segments = life.segments.iter();
     let mut current = segments.next();
     let mut behind = before;
@@ -189,6 +204,7 @@ fn each(life: &Life, before: u64, heard: &mut impl FnMut(u64), mut take: impl Fn
             current = segments.next();
         }
         heard(behind.saturating_add(item.place.at));
-        take(item);
+        take(item)?;
     }
+    ControlFlow::Continue(())
 }

@@ -25,7 +25,8 @@ pub(super) struct Tried {
     pub(super) request_id: RequestId,
     /// Decided by the recorded rules, and by the changed ones.
     pub(super) seam: Arc<DecisionRecord>,
-    pub(super) changed: Option<Arc<DecisionRecord>>,
+    /// Where the changed rules refuse the question itself, why.
+    pub(super) changed: Option<Result<Arc<DecisionRecord>, String>>,
     pub(super) choices: Vec<(Chooser, Option<PathId>)>,
 }
 
@@ -61,7 +62,7 @@ pub struct Change {
     /// What the changed rules choose; none if nothing.
     pub to: Option<String>,
     /// What the changed rules say of what was chosen before, and the recorded ones of what is now, in
-    /// words and with the codes.
+    /// words and with the codes. Where the changed rules refuse the question itself, why.
     pub why: String,
     /// The rule by which the changed rules judge what was chosen before; none if nothing was, or it is
     /// no candidate.
@@ -91,8 +92,21 @@ pub struct Explained {
     pub recorded: Vec<Arc<DecisionRecord>>,
     /// The first choice under the recorded rules.
     pub seam: Arc<DecisionRecord>,
-    /// The first choice under the changed rules, where there are any.
+    /// The first choice under the changed rules, where there are any and they do not refuse the question.
     pub changed: Option<Arc<DecisionRecord>>,
+    /// Why they do.
+    pub refused: Option<String>,
+    /// What the other policies choose of the candidates.
+    pub others: Vec<Choice>,
+}
+
+/// What one policy chooses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// The policy.
+    pub chooser: Chooser,
+    /// The path; none if it chooses nothing.
+    pub path: Option<String>,
 }
 
 /// The requests that wait, the oldest first.
@@ -203,7 +217,15 @@ impl Closed {
             at: self.tried.at.wall_ms,
             recorded: self.recorded.clone(),
             seam: Arc::clone(&self.tried.seam),
-            changed: self.tried.changed.clone(),
+            changed: self.tried.changed.as_ref().and_then(|changed| changed.as_ref().ok()).cloned(),
+            refused: self.tried.changed.as_ref().and_then(|changed| changed.as_ref().err()).cloned(),
+            others: self
+                .tried
+                .choices
+                .iter()
+                .filter(|(chooser, _)| matches!(chooser, Chooser::Rival(_)))
+                .map(|(chooser, path)| Choice { chooser: *chooser, path: path.as_ref().map(ToString::to_string) })
+                .collect(),
         }
     }
 }

@@ -38,18 +38,28 @@ pub struct Imported {
 pub(super) struct Stream {
     began: Now,
     number: u64,
-    arrivals: Peekable<Box<dyn Iterator<Item = Result<Arrival, TraceError>> + Send>>,
+    arrivals: Arrivals,
 }
 
+/// A trace's requests, of which the first can be read.
+pub(super) type Arrivals = Peekable<Box<dyn Iterator<Item = Result<Arrival, TraceError>> + Send>>;
+
 impl Import {
-    pub(super) fn begin(&self, now: Now) -> Result<Stream, TraceError> {
+    /// Opens the trace and reads its first request.
+    pub(super) fn open(&self) -> Result<Arrivals, TraceError> {
         let trace = TraceReader::open(&self.trace)?;
         let arrivals: Box<dyn Iterator<Item = _> + Send> = Box::new(self.traffic.clone().of(trace));
-        Ok(Stream { began: now, number: 0, arrivals: arrivals.peekable() })
+        let mut arrivals = arrivals.peekable();
+        arrivals.next_if(Result::is_err).transpose()?;
+        Ok(arrivals)
     }
 }
 
 impl Stream {
+    pub(super) fn begin(began: Now, arrivals: Arrivals) -> Self {
+        Self { began, number: 0, arrivals }
+    }
+
     /// The next request that has come by `now`.
     pub(super) fn next(&mut self, now: Now) -> Result<Option<(Now, policy::Input)>, TraceError> {
         let due = |arrival: &Result<Arrival, TraceError>| {

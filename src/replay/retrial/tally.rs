@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::book::{Change, Closed, Observed, Rule};
 use super::spread::Spread;
-use super::{Chooser, Imported, MAX_CHANGES, Report, chosen_path};
+use super::{Chooser, Imported, MAX_CHANGES, Report, ThresholdChange, chosen_path};
 use crate::model::{PathId, PathState, Workload, WorkloadName};
 use crate::policy::explain::explain_candidate;
 use crate::policy::record::DecisionRecord;
@@ -74,8 +74,11 @@ pub(super) struct Tallies {
     changes_left_out: u64,
     classes_left_out: u64,
     not_decided: u64,
+    thresholds: Vec<ThresholdChange>,
 }
 
+/// Thresholds that are said to be changed at most: nodes may have had different ones.
+const MAX_THRESHOLDS: usize = 256;
 /// Rows by class and chooser at most.
 const MAX_CLASS_ROWS: usize = 16_384;
 
@@ -83,6 +86,15 @@ impl Tallies {
     /// `recorded`: the requests were decided then, and one that was not does not count.
     pub(super) fn new(recorded: bool) -> Self {
         Self { recorded, ..Self::default() }
+    }
+
+    /// Notes which thresholds are changed; lives and snapshots repeat one another.
+    pub(super) fn changes(&mut self, changes: Vec<ThresholdChange>) {
+        for change in changes {
+            if self.thresholds.len() < MAX_THRESHOLDS && !self.thresholds.contains(&change) {
+                self.thresholds.push(change);
+            }
+        }
     }
 
     pub(super) fn next_life(&mut self) {
@@ -101,12 +113,12 @@ impl Tallies {
         self.as_first_chosen += u64::from(recorded.as_ref() == Some(&seam));
         self.estimates += u64::from(self.diverged);
         if let Some(changed) = &tried.changed
-            && chosen_path(changed) != seam
+            && changed.as_deref().ok().and_then(chosen_path) != seam
         {
             // Lives come one after the other, and overlap in time.
             self.first_change = Some(self.first_change.map_or(tried.at.wall_ms, |first| first.min(tried.at.wall_ms)));
             match self.changes.len() < MAX_CHANGES {
-                true => self.changes.push(change(closed, changed, self.diverged)),
+                true => self.changes.push(change(closed, changed.as_deref(), self.diverged)),
                 false => self.changes_left_out += 1,
             }
             self.diverged = true;
@@ -131,6 +143,7 @@ impl Tallies {
         };
         Report {
             requests: self.requests,
+            thresholds_changed: self.thresholds,
             imported,
             not_tried,
             as_first_chosen: self.as_first_chosen,
@@ -215,19 +228,20 @@ fn state_of(closed: &Closed, path: &PathId) -> Option<PathState> {
     candidates.find(|candidate| candidate.target.path.as_ref() == Some(path)).map(|candidate| candidate.path_state)
 }
 
-fn change(closed: &Closed, changed: &DecisionRecord, estimate: bool) -> Change {
+fn change(closed: &Closed, changed: Result<&DecisionRecord, &String>, estimate: bool) -> Change {
     let tried = &closed.tried;
-    let (from, to) = (chosen_path(&tried.seam), chosen_path(changed));
-    let now = from.as_ref().and_then(|path| judged(changed, path));
+    let (from, to) = (chosen_path(&tried.seam), changed.ok().and_then(chosen_path));
+    let now = from.as_ref().and_then(|path| judged(changed.ok()?, path));
     let then = to.as_ref().and_then(|path| judged(&tried.seam, path));
-    let why: Vec<String> = [("now", &now), ("then", &then)]
-        .iter()
-        .filter_map(|(when, said)| Some(format!("{when} {}", said.as_ref()?.0)))
-        .collect();
+    let judged = [("changed rules:", &now), ("recorded rules:", &then)];
+    let why: Vec<String> = match changed {
+        Ok(_) => judged.iter().filter_map(|(when, said)| Some(format!("{when} {}", said.as_ref()?.0))).collect(),
+        Err(problem) => vec![format!("changed rules: refused, {problem}")],
+    };
     Change {
         at: tried.at.wall_ms,
         request_id: tried.request_id.clone(),
-        workload: changed.workload.name.clone(),
+        workload: tried.seam.workload.name.clone(),
         from: from.map(|path| path.to_string()),
         to: to.map(|path| path.to_string()),
         why: why.join("; "),

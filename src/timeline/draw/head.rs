@@ -4,8 +4,7 @@ use super::processes::{Has, draw_frozen, draw_hole};
 use super::sheet::{AXIS, Face, LABEL, PAD, Shape, Sheet, TITLE};
 use crate::eval::chart::ink::Ink;
 use crate::eval::chart::text;
-use crate::model::PathState;
-use crate::timeline::gather::STRICT_FROM;
+use crate::model::{PathState, STRICT_FROM};
 use crate::timeline::scale::tenth;
 
 const LINE: f64 = 18.0;

@@ -1,13 +1,10 @@
 //! What happened: decisions, transfers, members, and the words of operators.
 
-use crate::model::{Generation, LeaseId, NodeName, Outcome, Workload};
+use crate::model::{Generation, LeaseId, NodeName, Outcome, STRICT_FROM, Workload};
 use crate::policy::overrides::{Override, OverrideTarget};
 use crate::policy::record::DecisionRecord;
 use crate::timeline::facts::{Decision, Ended, Facts, Leased, Move, Moved, Overridden, Transfer};
 
-/// From this effective criticality on work is drawn as strict: from here on the mesh profile's own
-/// rules rank it health first, unless configured otherwise.
-pub(in crate::timeline) const STRICT_FROM: f64 = 0.70;
 /// Characters kept of what somebody wrote.
 const MAX_WORDS: usize = 200;
 

@@ -33,6 +33,30 @@ fn a_folder_that_is_gone_stops_nothing_and_turns_are_counted_until_it_is_back() 
 }
 
 #[test]
+fn a_segment_whose_creation_failed_halfway_is_begun_again_under_its_number() {
+    let mut life = Life::new(|config| config.fsync = Duration::ZERO);
+    let path = life.folder().join(journal::segment_name(&node(), GENERATION, 0));
+    // What an attempt left that could neither go on nor be undone.
+    std::fs::write(&path, "").unwrap();
+    life.samples(3);
+    life.writer.round(Instant::now());
+    assert_eq!((life.entries().len(), played(&life.entries()[0]), life.counted(LOST)), (1, 4, 0));
+    // A file of something else is left alone, and once it is gone it is the next segment's place.
+    let next = life.folder().join(journal::segment_name(&node(), GENERATION, 1));
+    std::fs::write(&next, "no segment").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    life.writer.round(Instant::now());
+    assert_eq!(std::fs::read(&next).unwrap(), b"no segment");
+    std::fs::remove_file(&next).unwrap();
+    life.samples(3);
+    life.writer.round(Instant::now() + Duration::from_secs(60));
+    life.samples(3);
+    life.writer.round(Instant::now() + Duration::from_secs(60));
+    assert_eq!(list(&life.folder()).unwrap()[0].number, 1);
+    assert!(played(&life.entries()[0]) >= 4);
+}
+
+#[test]
 fn a_segment_that_was_deleted_or_moved_away_is_followed_by_a_new_one_at_the_next_sync() {
     let mut life = Life::new(|config| config.fsync = Duration::ZERO);
     life.samples(3);
@@ -47,6 +71,21 @@ fn a_segment_that_was_deleted_or_moved_away_is_followed_by_a_new_one_at_the_next
     assert_eq!(found[0].number, first.number + 1);
     assert_eq!(played(&life.entries()[0]), 4);
     assert_eq!(life.counted(LOST), 0);
+}
+
+#[test]
+fn a_segment_that_was_emptied_in_place_is_followed_by_a_new_one() {
+    let mut life = Life::new(|config| config.fsync = Duration::ZERO);
+    life.samples(3);
+    life.writer.round(Instant::now());
+    let first = list(&life.folder()).unwrap().remove(0).path;
+    File::options().write(true).open(&first).unwrap().set_len(0).unwrap();
+    life.writer.round(Instant::now());
+    life.samples(3);
+    life.writer.round(Instant::now());
+    assert_eq!(first.metadata().unwrap().len(), 0);
+    std::fs::remove_file(&first).unwrap();
+    assert_eq!((life.entries().len(), played(&life.entries()[0])), (1, 4));
 }
 
 #[test]

@@ -48,6 +48,25 @@ fn a_full_queue_loses_turns_counts_them_and_goes_on_with_a_gap_and_a_snapshot() 
 }
 
 #[test]
+fn turns_that_a_dead_writer_does_not_take_are_counted_and_those_after_an_end_in_order_are_not() {
+    let turns = |life: Life, end: fn(Journal, Writer)| {
+        let Life { metrics, journal, writer, core, mut tape, dir: _dir, .. } = life;
+        end(journal, writer);
+        for _ in 0..3 {
+            Turn::begin(&mut tape, &core, Now::default(), &Input::Tick).end(&[]);
+        }
+        counted(&metrics, LOST)
+    };
+    assert_eq!(turns(Life::new(|_| {}), |_, writer| drop(writer)), 3);
+    let in_order = |journal: Journal, writer: Writer| {
+        let running = std::thread::spawn(move || writer.run());
+        assert!(journal.close(Duration::from_secs(60)));
+        running.join().unwrap();
+    };
+    assert_eq!(turns(Life::new(|_| {}), in_order), 0);
+}
+
+#[test]
 fn whoever_lost_turns_goes_on_only_when_half_of_the_queue_is_free() {
     let mut life = Life::new(|_| {});
     for _ in 0..MAX_ENTRIES + 10 {

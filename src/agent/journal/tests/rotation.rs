@@ -80,6 +80,28 @@ fn a_segment_that_snapshots_fill_grows_until_its_turns_are_as_large() {
 }
 
 #[test]
+fn segments_that_snapshots_fill_are_retained_within_the_same_limit() {
+    let retain = 1 << 20;
+    let mut life = Life::new(|config| (config.segment_size, config.retain) = (64 << 10, retain));
+    for number in 0..3_000 {
+        life.turn(Input::PathUp(PathSpec { id: format!("p0>d{number}/r0/quic").parse().unwrap(), ..spec() }));
+    }
+    let mut largest = 0;
+    for _ in 0..60 {
+        life.samples(200);
+        life.writer.round(Instant::now());
+        let bytes: Vec<u64> =
+            list(&life.folder()).unwrap().iter().map(|segment| segment.path.metadata().unwrap().len()).collect();
+        largest = largest.max(bytes.iter().copied().max().unwrap());
+        let all: u64 = bytes.iter().sum();
+        // What is gathered at a time may go over the edge.
+        assert!(all <= retain + (64 << 10), "{bytes:?}");
+    }
+    assert!(largest > 2 * (64 << 10), "{largest}");
+    assert!(list(&life.folder()).unwrap()[0].number > 0);
+}
+
+#[test]
 fn what_is_younger_than_its_segment_comes_after_a_snapshot_and_only_what_waited_before() {
     let mut life = Life::new(|config| config.segment_size = 64 << 10);
     let clock = Clock::start();

@@ -39,6 +39,17 @@ fn a_second_journal_in_one_folder_is_refused_by_name_until_the_first_has_ended()
 }
 
 #[test]
+fn a_journal_may_lie_in_a_folder_that_its_agent_holds_already() {
+    let dir = TempDir::new().unwrap();
+    let data_dir = Folder::hold("node.data_dir", dir.path(), &node()).unwrap();
+    let metrics = Arc::new(Metrics::new("mesh", 8));
+    let prepared = prepare_with(settings(dir.path()), metrics, Clock::start(), Some(&data_dir)).unwrap().unwrap();
+    let (_journal, mut writer) = prepared.assemble(GENERATION);
+    writer.round(Instant::now());
+    assert_eq!(entries(dir.path()).len(), 1);
+}
+
+#[test]
 fn the_torn_end_of_an_earlier_life_is_cut_off() {
     let (_dir, folder, path) = left_behind();
     let whole = path.metadata().unwrap().len();

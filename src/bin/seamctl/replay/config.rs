@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use seam::config::PolicyConfig;
+use seam::config::{PolicyConfig, PolicyText, Said};
 use seam::health::Thresholds;
 use seam::health::score::ThresholdField;
 use seam::model::Profile;
@@ -17,6 +17,8 @@ pub(super) struct Rules {
     /// What was said beside it wins.
     pub(super) profile: Profile,
     pub(super) policy: PolicyConfig,
+    /// What the file says itself, where it has nothing but this table.
+    pub(super) said: Option<Said>,
 }
 
 /// What a replay says of it.
@@ -46,8 +48,10 @@ pub(super) struct With<'a, T> {
 /// Reads it, if one was given.
 pub(super) fn load(replay: &Replay) -> Result<Option<Rules>, Failure> {
     let Some(file) = &replay.config else { return Ok(None) };
-    let policy = PolicyConfig::load(file).map_err(|error| Failure::usage(anyhow::anyhow!("--config {error}")))?;
-    Ok(Some(Rules { profile: replay.profile.unwrap_or(policy.profile), policy }))
+    let text = PolicyConfig::load(file).map_err(|error| Failure::usage(anyhow::anyhow!("--config {error}")))?;
+    let profile = replay.profile.unwrap_or(text.policy.profile);
+    let PolicyText { policy, said, .. } = text.under(profile);
+    Ok(Some(Rules { profile, policy, said }))
 }
 
 impl Rules {

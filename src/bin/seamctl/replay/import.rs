@@ -7,7 +7,7 @@ use seam::replay::retrial::{Import, Imported};
 use seam::trace::{KV_SCALE, KvModel, Mix, SPEEDUP, Traffic};
 
 use crate::number::number;
-use crate::table::count;
+use crate::table::{count, paragraph};
 
 /// Which requests to ask of journals.
 #[derive(Args)]
@@ -52,20 +52,23 @@ pub(super) fn text(imported: &Imported) -> String {
         return "No node in these journals routes, so nobody was asked: give those of prefill hosts or routers.\n"
             .to_owned();
     }
-    let mut text = format!(
-        "They are the trace's, and {} of nodes that route were asked. Paths and load are as recorded: what these\n\
-         requests would have done to either is not in it, so every line is an estimate.\n",
-        lives(imported.lives)
+    let each = if imported.lives == 1 { "" } else { ", each of them all: a request counts once for each" };
+    let mut text = paragraph(
+        &format!(
+            "The requests are the trace's, asked of {} of nodes that route{each}. Paths and load are as recorded: \
+             what these requests would have done to either is not in it, so every line is an estimate.",
+            lives(imported.lives)
+        ),
+        0,
     );
     if imported.cut_short > 0 {
         let ended = lives(imported.cut_short);
         text.push_str(&format!("The trace went on when {ended} had ended; --speedup makes it shorter.\n"));
     }
     if let Some(first) = &imported.first_refusal {
-        text.push_str(&format!(
-            "Refused as asked: {}. The first: {first}; --kv-scale and --mix change what is asked.\n",
-            count(imported.refused as usize, "request")
-        ));
+        let which = count(imported.refused as usize, "request");
+        let said = format!("Refused as asked: {which}. The first: {first}; --kv-scale and --mix change what is asked.");
+        text.push_str(&paragraph(&said, 0));
     }
     text
 }

@@ -1,6 +1,6 @@
 //! Journals: what is in them, and whether playing them again gives the same.
 
-mod text;
+pub(super) mod text;
 
 use std::fs::File;
 use std::io::Read;
@@ -119,6 +119,12 @@ fn verify(replay: &Replay, history: &History) -> Result<(), Failure> {
 }
 
 fn overview(replay: &Replay, history: &History) -> Result<(), Failure> {
+    let of_choosers = [("--rivals-see", replay.rivals_see.is_some()), ("--seed", replay.seed.is_some())];
+    if let Some((option, _)) = of_choosers.into_iter().find(|(_, said)| *said) {
+        return Err(Failure::usage(anyhow::anyhow!(
+            "{option} says how other policies choose or a trace is asked: give --policy or --trace as well"
+        )));
+    }
     let mut progress = Progress::of_journals(history.bytes());
     let lives = history.overviews(|bytes| progress.passed(bytes));
     progress.end();

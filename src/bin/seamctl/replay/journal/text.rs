@@ -48,14 +48,23 @@ pub(super) fn of_report(report: &Report) -> String {
         text.push('\n');
     }
     let verified = count(report.verified() as usize, "turn");
-    text.push_str(&match (report.differences(), report.unverifiable()) {
-        (0, 0) => format!("Identical: {verified} played again, every output as recorded.\n"),
-        (0, lost) => format!("Identical as far as it goes: {verified} played again, {lost} not verifiable.\n"),
-        (differ, lost) => format!("Different: {verified} as recorded, {differ} otherwise, {lost} not verifiable.\n"),
+    text.push_str(&match (report.differences(), report.unverifiable(), report.is_damaged()) {
+        (0, 0, false) => format!("Identical: {verified} played again, every output as recorded.\n"),
+        (0, lost, false) => format!("Identical as far as it goes: {verified} played again, {lost} not verifiable.\n"),
+        (0, lost, true) => {
+            format!("Damaged: {verified} played again as recorded, {lost} not verifiable, and more that is not there.\n")
+        }
+        (differ, lost, false) => {
+            format!("Different: {verified} as recorded, {differ} otherwise, {lost} not verifiable.\n")
+        }
+        (differ, lost, true) => format!(
+            "Different and damaged: {verified} as recorded, {differ} otherwise, {lost} not verifiable, and more that is\n\
+             not there.\n"
+        ),
     });
     text.push_str(&format!("Hash of all outputs: {}\n", report.hash));
     text.push_str(match (report.differences(), report.is_damaged()) {
-        (0, false) => "Next: seamctl journal cat --said shows what was decided, one JSON object a line\n",
+        (0, false) => "Next: seamctl journal cat FILE --said shows what was decided, one JSON object a line\n",
         (0, true) => "Next: seamctl journal verify names every file that is damaged or missing\n",
         _ => "Next: compare the build that wrote the journal with this one; seamctl journal cat shows the entries\n",
     });
@@ -75,13 +84,18 @@ pub(super) fn of_overviews(lives: &[Overview], unplaced: &[StrayReport]) -> Stri
         }
         text.push('\n');
     }
-    let notable: String = lives.iter().map(|life| notes(life, |_| "")).collect::<String>() + &strays(unplaced);
+    let notable = notable(lives, unplaced);
     if !notable.is_empty() {
         text.push_str(&notable);
         text.push('\n');
     }
     text.push_str("Next: --verify plays it again and compares every output\n");
     text
+}
+
+/// A line for everything that is worth one.
+pub(in crate::replay) fn notable(lives: &[Overview], unplaced: &[StrayReport]) -> String {
+    lives.iter().map(|life| notes(life, |_| "")).collect::<String>() + &strays(unplaced)
 }
 
 /// A line for each outcome: side by side they would not fit.

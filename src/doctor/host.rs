@@ -1,0 +1,214 @@
+//! The host: clock, buffers, locked memory, RDMA devices, libraries.
+
+use std::path::PathBuf;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{Finding, Kernel};
+use crate::config::Config;
+use crate::model::BackendKind;
+use crate::transport::nixl;
+
+/// What a rail's endpoint asks of the system for its buffers, in bytes.
+const SOCKET_BUFFER: u64 = 4 * 1024 * 1024;
+/// Where libraries usually are.
+const LIBRARIES: [&str; 4] = ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib"];
+const DEVICES: &str = "sys/class/infiniband";
+
+pub(super) fn examine(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
+    let mut findings = vec![clock(), buffers(kernel), memlock(config)];
+    findings.extend(devices(kernel));
+    findings.push(nixl_library(config));
+    findings.push(ucx(kernel));
+    findings
+}
+
+/// Journals of several hosts share one axis of time, and certificates have dates.
+fn clock() -> Finding {
+    const WHAT: &str = "clock";
+    // SAFETY: all zero is a valid value of this plain structure, and `modes` zero only asks.
+    let mut asked: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: a plain system call that fills the structure.
+    match unsafe { libc::adjtimex(&raw mut asked) } {
+        -1 => Finding::warn(
+            WHAT,
+            "the kernel does not say whether it is synchronised",
+            "run chrony or another NTP client",
+        ),
+        libc::TIME_ERROR => Finding::warn(
+            WHAT,
+            "not synchronised",
+            "run chrony or another NTP client: journals of several hosts and certificates go by it",
+        ),
+        _ => Finding::ok(WHAT, "synchronised"),
+    }
+}
+
+fn buffers(kernel: &Kernel) -> Finding {
+    const WHAT: &str = "socket buffers";
+    let limit = |name: &str| -> Option<u64> { kernel.text(format!("proc/sys/net/core/{name}"))?.parse().ok() };
+    let small: Vec<String> = ["rmem_max", "wmem_max"]
+        .into_iter()
+        .filter_map(|name| Some((name, limit(name)?)))
+        .filter(|(_, found)| *found < SOCKET_BUFFER)
+        .map(|(name, found)| format!("net.core.{name} is {found}"))
+        .collect();
+    if small.is_empty() {
+        return Finding::ok(WHAT, format!("rails get the {SOCKET_BUFFER} bytes that they ask for"));
+    }
+    let remedy = format!("sysctl -w net.core.rmem_max={SOCKET_BUFFER} net.core.wmem_max={SOCKET_BUFFER}");
+    Finding::warn(WHAT, format!("{}; rails ask for {SOCKET_BUFFER}", small.join(", ")), remedy)
+}
+
+/// Libraries that register memory lock it.
+fn memlock(config: Option<&Config>) -> Finding {
+    const WHAT: &str = "locked memory";
+    let Some(limit) = getrlimit(Resource::Memlock).current else { return Finding::ok(WHAT, "unlimited") };
+    let arena = config.and_then(|config| config.arena.as_ref()).map(|arena| arena.size);
+    let registers = config.is_some_and(|config| {
+        config.rails.iter().any(|rail| !matches!(rail.backend, BackendKind::Quic | BackendKind::Mock))
+    });
+    match arena {
+        Some(size) if registers && limit < size => Finding::warn(
+            WHAT,
+            format!("at most {limit} bytes, and the arena has {size}"),
+            "LimitMEMLOCK=infinity in the agent's unit, or ulimit -l unlimited: RDMA devices refuse to register more",
+        ),
+        _ => Finding::ok(WHAT, format!("at most {limit} bytes; no rail registers memory beyond that")),
+    }
+}
+
+/// RDMA devices, their ports and GIDs, as sysfs shows them.
+fn devices(kernel: &Kernel) -> Vec<Finding> {
+    let devices = kernel.names(DEVICES);
+    if devices.is_empty() {
+        return vec![Finding::ok("RDMA devices", "none: rails over quic need none")];
+    }
+    let mut findings = Vec::new();
+    for device in devices {
+        for port in kernel.names(format!("{DEVICES}/{device}/ports")) {
+            findings.push(device_port(kernel, &device, &port));
+        }
+    }
+    findings
+}
+
+fn device_port(kernel: &Kernel, device: &str, port: &str) -> Finding {
+    let (what, place) = (format!("RDMA {device} port {port}"), format!("{DEVICES}/{device}/ports/{port}"));
+    let of = |file: &str| kernel.text(format!("{place}/{file}")).unwrap_or_else(|| "unknown".to_owned());
+    let state = of("state");
+    if !state.ends_with("ACTIVE") {
+        return Finding::warn(
+            &what,
+            format!("state {state}"),
+            format!("bring the link up: ip link set … up, rdma link show {device}/{port}"),
+        );
+    }
+    let layer = of("link_layer");
+    let kinds: Vec<String> = kernel
+        .names(format!("{place}/gid_attrs/types"))
+        .into_iter()
+        .filter_map(|index| Some((kernel.text(format!("{place}/gid_attrs/types/{index}"))?, index)))
+        .filter(|(kind, _)| !kind.is_empty())
+        .map(|(kind, index)| format!("{kind} at {index}"))
+        .collect();
+    if layer == "Ethernet" && !kinds.iter().any(|kind| kind.starts_with("RoCE v2")) {
+        let found = if kinds.is_empty() { "no GID".to_owned() } else { kinds.join(", ") };
+        return Finding::warn(
+            &what,
+            format!("{layer}, no GID of RoCE v2: {found}"),
+            "give the port's network device an IP address",
+        );
+    }
+    Finding::ok(&what, format!("{state}, {layer}, {}", kinds.join(", ")))
+}
+
+fn nixl_library(config: Option<&Config>) -> Finding {
+    const WHAT: &str = "NIXL";
+    let rail = config.and_then(|config| config.rails.iter().find(|rail| rail.backend == BackendKind::Nixl));
+    let configured = rail.and_then(|rail| rail.nixl.as_ref()).and_then(|nixl| nixl.library.as_deref());
+    match (nixl::find(configured), rail) {
+        (Ok(found), _) => {
+            let version = found.version.unwrap_or_else(|| "of unknown version".to_owned());
+            Finding::ok(WHAT, format!("{version}, {}", found.path.display()))
+        }
+        (Err(error), Some(rail)) => {
+            Finding::fail(WHAT, error.to_string(), format!("rails.{} needs it: pip install nixl-cu12", rail.name))
+        }
+        (Err(nixl::LibraryError::Missing { .. }), None) => Finding::ok(WHAT, "not installed; nixl rails need it"),
+        (Err(error), None) => Finding::ok(WHAT, format!("{error}; nixl rails need it")),
+    }
+}
+
+fn ucx(kernel: &Kernel) -> Finding {
+    const WHAT: &str = "UCX";
+    let found: Option<PathBuf> =
+        LIBRARIES.iter().map(|folder| kernel.path(folder).join("libucp.so.0")).find(|path| path.exists());
+    match found {
+        Some(path) => Finding::ok(WHAT, path.display().to_string()),
+        None => Finding::ok(WHAT, "not installed; NIXL's wheels bring their own"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::Verdict;
+    use super::*;
+
+    /// A kernel that says what these files hold.
+    fn kernel(files: &[(&str, &str)]) -> (tempfile::TempDir, Kernel) {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let kernel = Kernel { root: dir.path().to_owned() };
+        (dir, kernel)
+    }
+
+    const PORT: &str = "sys/class/infiniband/mlx5_0/ports/1";
+
+    fn port(state: &str, layer: &str, gids: &[&str]) -> Finding {
+        let mut files = vec![(format!("{PORT}/state"), state), (format!("{PORT}/link_layer"), layer)];
+        files.extend(gids.iter().enumerate().map(|(index, kind)| (format!("{PORT}/gid_attrs/types/{index}"), *kind)));
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        let (_dir, kernel) = kernel(&files);
+        devices(&kernel).remove(0)
+    }
+
+    #[test]
+    fn a_port_that_can_carry_is_well_and_any_other_says_what_it_lacks() {
+        let well = port("4: ACTIVE\n", "Ethernet\n", &["IB/RoCE v1\n", "RoCE v2\n"]);
+        let found = "4: ACTIVE, Ethernet, IB/RoCE v1 at 0, RoCE v2 at 1";
+        assert_eq!(well, Finding::ok("RDMA mlx5_0 port 1", found));
+        let down = port("1: DOWN", "Ethernet", &["RoCE v2"]);
+        assert_eq!((down.verdict, down.found.as_str()), (Verdict::Warn, "state 1: DOWN"));
+        let old = port("4: ACTIVE", "Ethernet", &["IB/RoCE v1"]);
+        assert_eq!(old.verdict, Verdict::Warn);
+        assert!(old.found.contains("no GID of RoCE v2: IB/RoCE v1 at 0"), "{}", old.found);
+        assert_eq!(port("4: ACTIVE", "InfiniBand", &["IB/RoCE v1"]).verdict, Verdict::Ok);
+        assert_eq!(port("4: ACTIVE", "Ethernet", &[]).verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn a_host_without_devices_is_well() {
+        let (_dir, kernel) = kernel(&[]);
+        assert_eq!(devices(&kernel), [Finding::ok("RDMA devices", "none: rails over quic need none")]);
+        assert_eq!(ucx(&kernel).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn buffers_that_are_too_small_are_named_with_what_sets_them() {
+        let (_dir, small) =
+            kernel(&[("proc/sys/net/core/rmem_max", "212992\n"), ("proc/sys/net/core/wmem_max", "4194304")]);
+        let finding = buffers(&small);
+        assert_eq!(finding.verdict, Verdict::Warn);
+        assert_eq!(finding.found, "net.core.rmem_max is 212992; rails ask for 4194304");
+        assert!(finding.remedy.unwrap().contains("net.core.rmem_max=4194304"));
+        let (_dir, enough) = kernel(&[("proc/sys/net/core/rmem_max", "4194304")]);
+        assert_eq!(buffers(&enough).verdict, Verdict::Ok);
+    }
+}
