@@ -23,11 +23,13 @@ mod draw;
 mod facts;
 mod fold;
 mod gather;
+mod lack;
 mod page;
 mod scale;
 mod spans;
 mod time;
 
+pub use lack::Lack;
 pub use time::parse_time;
 
 use crate::journal::{Entry, Header};
@@ -144,8 +146,18 @@ pub struct Picture {
     pub left_out: u64,
     /// The moment to look at first: when the first path turned bad, if one did.
     pub first_trouble: Option<String>,
-    /// A request that was decided just then.
-    pub request: Option<String>,
+    /// A decision to look at, if there was trouble.
+    pub example: Option<Example>,
+}
+
+/// A decision that shows what the trouble did, as far as there is one: the first that its node made
+/// while one of its paths was not healthy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Example {
+    /// The request that was decided.
+    pub request: String,
+    /// When: of a request that was decided several times the decision nearest to it is meant.
+    pub at: String,
 }
 
 impl Picture {
@@ -186,10 +198,9 @@ impl Timeline {
         self.facts.entry(entry);
     }
 
-    /// Here something of that life cannot be read: until its next snapshots nothing is known of its
-    /// paths.
-    pub fn interrupted(&mut self) {
-        self.facts.interrupted();
+    /// Here something of that life is not there: until its next snapshots nothing is known of its paths.
+    pub fn interrupted(&mut self, lack: Lack) {
+        self.facts.interrupted(lack);
     }
 
     /// The picture.

@@ -236,6 +236,18 @@ fn an_agent_that_cannot_start_says_why_once() {
 }
 
 #[test]
+fn the_document_of_the_demo_has_every_option_that_its_help_has() {
+    let help = out(&seamctl(&["demo", "--help"]));
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/demo.md")).unwrap();
+    let words = help.split_whitespace().filter(|word| word.starts_with("--") && *word != "--help");
+    let options: std::collections::BTreeSet<&str> = words.collect();
+    assert!(options.len() >= 10, "{options:?}");
+    for option in options {
+        assert!(document.contains(&format!("\n| `{option}")), "docs/demo.md has no row for {option}");
+    }
+}
+
+#[test]
 fn the_agent_refuses_a_bad_configuration_with_status_two() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad.toml");

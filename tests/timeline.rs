@@ -18,7 +18,7 @@ use seam::model::PathState;
 use seam::policy;
 use seam::policy::overrides::{Override, OverrideTarget};
 use seam::sim::START_MS;
-use seam::timeline::{Options, Picture, Timeline, TimelineError};
+use seam::timeline::{Lack, Options, Picture, Timeline, TimelineError, parse_time};
 use xml::Element;
 
 type Journal = (Header, Vec<Entry>);
@@ -99,6 +99,43 @@ fn the_states_are_those_of_the_health_core_and_the_first_trouble_comes_first() {
     let decided = said.flatten().filter(|said| matches!(said, Said::Decided(_))).count();
     assert_eq!(picture.decisions, decided as u64);
     assert_eq!(lanes(&svg, "member").len(), 1, "only the host that died moved");
+}
+
+/// The first decision of a named request from this time on.
+fn first_request(journal: &Journal, from_ms: u64) -> (u64, String) {
+    let of_turn = |turn: &Turn| {
+        let at = START_MS + turn.now.mono.0 / 1_000_000;
+        turn.said.iter().find_map(|said| match said {
+            Said::Decided(record) if at >= from_ms => {
+                record.request_id.as_ref().map(|request| (at, request.to_string()))
+            }
+            _ => None,
+        })
+    };
+    let turns = journal.1.iter().filter_map(|entry| match entry {
+        Entry::Turn(turn) => of_turn(turn),
+        _ => None,
+    });
+    turns.min().unwrap()
+}
+
+#[test]
+fn the_request_to_look_at_is_of_a_node_that_was_in_trouble() {
+    // Only p0 has a path that jitters; p1 decides too.
+    let mut journals = small(&["p0", "p1"]);
+    let until = |journals: &[Journal], to_ms| {
+        draw(journals, Options { to_ms: Some(START_MS + to_ms), ..Options::default() }).unwrap()
+    };
+    let trouble = parse_time(&until(&journals, 10_000).first_trouble.unwrap()).unwrap();
+    let [mine, other] = [0, 1].map(|node| first_request(&journals[node], trouble));
+    // The clock of p1 is so that it decides at the very moment.
+    journals[1].0.opened.wall_ms -= other.0 - trouble;
+    assert!(trouble < mine.0);
+    let early = until(&journals, 10_000);
+    assert_eq!(parse_time(&early.first_trouble.unwrap()), Ok(trouble));
+    let example = early.example.unwrap();
+    assert_eq!((parse_time(&example.at).unwrap(), example.request), mine);
+    assert_eq!(until(&journals, 1_000).example, None);
 }
 
 #[test]
@@ -221,7 +258,8 @@ fn words_of_operators_freezes_restarts_and_cuts_are_drawn_and_what_they_say_is_n
     let mut timeline = Timeline::new(Options::default()).unwrap();
     timeline.life(&header);
     first.iter().for_each(|entry| timeline.entry(entry));
-    timeline.interrupted();
+    timeline.interrupted(Lack::Damaged);
+    timeline.interrupted(Lack::Missing(2));
     timeline.entry(&turn(6_000, tick(), Vec::new()));
     timeline.life(&second);
     timeline.entry(&turn(0, tick(), Vec::new()));
@@ -232,7 +270,9 @@ fn words_of_operators_freezes_restarts_and_cuts_are_drawn_and_what_they_say_is_n
         "d1 is quarantined by override at d0 from 08:00:01.000 for 3 s: &lt;script&gt;alert(&quot;1&quot;)",
         "d0 frozen from 08:00:02.000 for 1 s",
         "d1 came in a new life, says d0",
-        "d0: a part of the journal is missing or cannot be read, 08:00:04.000 to 08:00:06.000",
+        "d0: the journal is damaged, and 2 segments are missing, 08:00:04.000 to 08:00:06.000",
+        ">a process was frozen<",
+        ">missing in the journal<",
         "08:00:06.000 d0: the journal ends here without a word",
         "08:00:09.000 d0 started, life 2",
         "08:00:10.000 d0 closed in order",
@@ -240,6 +280,47 @@ fn words_of_operators_freezes_restarts_and_cuts_are_drawn_and_what_they_say_is_n
         assert!(picture.svg.contains(words), "{words}\n{}", picture.svg);
     }
     assert_eq!((picture.from_ms, picture.to_ms), (START_MS, START_MS + 10_000));
+}
+
+#[test]
+fn a_start_is_told_where_the_journal_has_it_and_a_damaged_end_is_called_so() {
+    let (header, entries) = small(&["p0"]).remove(0);
+    let whole = picture(&[(header.clone(), entries.clone())]).svg;
+    assert!(whole.contains("08:00:00.000 p0 started, life "), "{whole}");
+    for words in ["recorded from here on", "a process was frozen", "missing in the journal"] {
+        assert!(!whole.contains(words), "{words}: what is not drawn needs no explanation");
+    }
+    let mut timeline = Timeline::new(Options::default()).unwrap();
+    timeline.life(&Header { segment: 3, ..header.clone() });
+    entries[..200].iter().for_each(|entry| timeline.entry(entry));
+    timeline.interrupted(Lack::Damaged);
+    timeline.life(&small(&["d0"])[0].0);
+    small(&["d0"])[0].1.iter().for_each(|entry| timeline.entry(entry));
+    let late = timeline.draw().unwrap().svg;
+    keep("late.svg", &late);
+    xml::read(&late);
+    assert!(!late.contains("p0 started") && late.contains("d0 started, life "), "{late}");
+    let generation = header.generation;
+    for words in [
+        &format!("08:00:00.000 p0 is recorded from here on, life {generation}"),
+        "the segments before this are not there; the journal is damaged",
+        "p0: the journal is damaged, and nothing after this can be read, 08:00:0",
+        ">journal damaged<",
+        ">recorded from here on<",
+        ">missing in the journal<",
+    ] {
+        assert!(late.contains(words), "{words}\n{late}");
+    }
+    assert!(!late.contains("p0: the journal ends here without a word"), "{late}");
+    // A newest segment without a single entry, and those before it gone.
+    let mut timeline = Timeline::new(Options::default()).unwrap();
+    timeline.life(&header);
+    entries[..200].iter().for_each(|entry| timeline.entry(entry));
+    timeline.interrupted(Lack::Missing(1));
+    let short = timeline.draw().unwrap().svg;
+    for words in ["p0: 1 segment is missing, and nothing after this can be read", ">segments missing<"] {
+        assert!(short.contains(words), "{words}\n{short}");
+    }
 }
 
 #[test]
@@ -276,6 +357,57 @@ fn without_a_request_beside_the_trouble_the_next_command_works_too() {
         assert!(said.contains(": 0 decisions"), "{said}");
         assert_eq!(run_next(said.lines().last().unwrap()), Some(0), "{said}");
     }
+}
+
+#[test]
+fn the_next_command_names_every_journal_as_a_shell_takes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals = dir.path().join("last night");
+    write(&journals, &Incident::small(), &["p0", "p1", "d0", "d1"]);
+    let mut files: Vec<_> = std::fs::read_dir(&journals).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let files: Vec<&str> = files.iter().map(|file| file.to_str().unwrap()).collect();
+    let svg = dir.path().join("x.svg");
+    for (given, named) in
+        [(&files[2..], format!("'{}' '{}'", files[2], files[3])), (&files[..], format!("'{}'", journals.display()))]
+    {
+        let output = seamctl(&[given, &["--out", svg.to_str().unwrap()]].concat());
+        let said = text(&output.stdout);
+        let next = said.lines().last().unwrap().strip_prefix("Next: seamctl ").unwrap();
+        assert!(next.starts_with(&format!("replay {named} --at ")), "{next}");
+        let pasted = format!("\"$0\" {next}");
+        let status = Command::new("sh").args(["-c", &pasted, env!("CARGO_BIN_EXE_seamctl")]).output().unwrap().status;
+        assert_eq!(status.code(), Some(0), "{next}");
+    }
+}
+
+#[test]
+fn what_lacks_of_journals_is_named_on_standard_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (header, entries) = small(&["p0"]).remove(0);
+    let name = |number: u64| format!("{}-{}-{number:06}.journal", header.node, header.generation);
+    let parts: Vec<&[Entry]> = entries.chunks(entries.len() / 4 + 1).collect();
+    for (number, part) in [(2, parts[0]), (3, parts[1]), (5, parts[2]), (6, parts[3])] {
+        let bytes = incident::segment(&Header { segment: number, ..header.clone() }, part);
+        let bytes = if number == 6 { bytes[..bytes.len() - 3].to_vec() } else { bytes };
+        std::fs::write(dir.path().join(name(number)), bytes).unwrap();
+    }
+    // Of a life of another node no head can be read: it is no part of the one that was read before it.
+    std::fs::write(dir.path().join("p1-7-000000.journal"), b"SEAMJRNL\x01\0damaged from its very beginning on")
+        .unwrap();
+    let out = dir.path().join("x.svg");
+    let output = seamctl(&[dir.path().to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stderr).replace(&format!("{}/", dir.path().display()), "");
+    let lines: Vec<&str> = said.lines().collect();
+    let [late, missing, torn, damaged] = &lines[..] else { panic!("{said}") };
+    assert_eq!(*late, format!("seamctl: {}: begins at segment 2: those before it are not there", name(2)));
+    assert_eq!(*missing, format!("seamctl: {}: before this one segment 4 is missing", name(5)));
+    assert!(torn.starts_with(&format!("seamctl: {}: torn at byte ", name(6))), "{said}");
+    assert!(damaged.starts_with("seamctl: p1-7-000000.journal: its head cannot be read: damaged at byte 10"), "{said}");
+    let svg = std::fs::read_to_string(&out).unwrap();
+    assert!(svg.contains("p0: 1 segment is missing, 08:00:") && svg.contains("p0 is recorded from here on"), "{svg}");
+    assert!(!svg.contains("the journal is damaged"), "{svg}");
 }
 
 #[test]

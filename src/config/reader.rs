@@ -87,7 +87,8 @@ pub(super) fn read<'t, T: DeserializeOwned>(text: &'t str, origin: &'t str) -> R
             break;
         }
     }
-    problems.sort_by_key(|problem| problem.line);
+    // What is missing may be only misspelt, and what is misspelt has a line.
+    problems.sort_by_key(|problem| (problem.line.is_none(), problem.line));
     Err(ConfigError { origin: origin.to_owned(), problems })
 }
 

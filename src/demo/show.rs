@@ -33,17 +33,18 @@ impl Paint {
 
 impl Report {
     /// The report in words and tables. `colour` only for a terminal; `kept` says whether the mesh
-    /// still runs, so that the commands that follow can be tried on it.
+    /// still runs, so that the commands that follow can be tried on it; `journals` is the folder that
+    /// the journals were kept in, as a shell takes it.
     #[must_use]
-    pub fn to_text(&self, colour: bool, kept: bool) -> String {
+    pub fn to_text(&self, colour: bool, kept: bool, journals: Option<&str>) -> String {
         let paint = Paint(colour);
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = self.write(&mut text, paint, kept);
+        let _ = self.write(&mut text, paint, kept, journals);
         text
     }
 
-    fn write(&self, out: &mut String, paint: Paint, kept: bool) -> std::fmt::Result {
+    fn write(&self, out: &mut String, paint: Paint, kept: bool, journals: Option<&str>) -> std::fmt::Result {
         write_head(out, &self.scale, self.requests, self.stream_ms)?;
         writeln!(out)?;
         for line in self.table().to_string().lines() {
@@ -75,7 +76,7 @@ impl Report {
             let cut: String = error.chars().take(WIDTH - 12).collect();
             writeln!(out, "  an error: {cut}")?;
         }
-        self.write_next(out, paint, kept)
+        self.write_next(out, paint, kept, journals)
     }
 
     /// One column a class, one row an outcome or a measure.
@@ -123,8 +124,17 @@ impl Report {
         }
     }
 
-    fn write_next(&self, out: &mut String, paint: Paint, kept: bool) -> std::fmt::Result {
+    fn write_next(&self, out: &mut String, paint: Paint, kept: bool, journals: Option<&str>) -> std::fmt::Result {
         let Some(first) = self.agents.first() else { return Ok(()) };
+        if let Some(journals) = journals {
+            writeln!(out, "\nThe journal of every host is in {journals}")?;
+        }
+        if let (false, Some(journals)) = (kept, journals) {
+            return writeln!(
+                out,
+                "Next: seamctl replay {journals}\n      seamctl timeline {journals} --out incident.svg"
+            );
+        }
         if !kept {
             return writeln!(
                 out,
@@ -143,7 +153,11 @@ impl Report {
             writeln!(out, "  seamctl explain {} --agent {}", interesting.decision, interesting.api)?;
             writeln!(out, "      ({})", interesting.why)?;
         }
-        writeln!(out, "  curl -s {}/metrics", first.api)
+        writeln!(out, "  curl -s {}/metrics", first.api)?;
+        match journals {
+            Some(journals) => writeln!(out, "  seamctl replay {journals}"),
+            None => Ok(()),
+        }
     }
 }
 

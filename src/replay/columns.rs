@@ -45,6 +45,9 @@ pub(super) const NAMES: [&str; 16] = [
     "alternate_count",
 ];
 
+/// Columns of another spelling that an error names at most.
+const SPELT: usize = 4;
+
 /// A column that a trace may have.
 pub(super) const PREFIX_BLOCKS: &str = "prefix_blocks";
 
@@ -89,7 +92,10 @@ impl Columns {
         if json && !missing.is_empty() {
             return Err(no_trace(lines, "JSON"));
         }
-        if missing.len() == NAMES.len() {
+        let alike = |name: &&str| header.iter().find(|field| is_alike(field, name));
+        let misspelt: Vec<_> = missing.iter().filter_map(alike).collect();
+        // Other traces have a timestamp too, of another spelling.
+        if missing.len() == NAMES.len() && misspelt.len() <= NAMES.len() / 2 {
             if is_row(&header) {
                 let allowed = "a header in each file, also where one trace is split into several";
                 return Err(lines.malformed("the first line", "a row and no header", allowed));
@@ -97,7 +103,12 @@ impl Columns {
             return Err(no_trace(lines, &what_it_is(&header)));
         }
         if !missing.is_empty() {
-            let found = format!("no column {}", missing.join(", "));
+            let mut found = format!("no column {}", missing.join(", "));
+            if !misspelt.is_empty() {
+                let named: Vec<_> = misspelt.iter().take(SPELT).map(|field| format!("{field:?}")).collect();
+                let more = if misspelt.len() > SPELT { ", …" } else { "" };
+                found += &format!(", but another spelling: {}{more}", named.join(", "));
+            }
             return Err(lines.malformed_whole("the header", found, "each of the columns once, in any order"));
         }
         Ok(Self { places, prefix_blocks: place(lines, &header, PREFIX_BLOCKS)?, width: header.len() })
@@ -136,6 +147,12 @@ fn place(lines: &Lines, header: &[&str], name: &str) -> Result<Option<usize>, Tr
         return Err(lines.malformed("the header", &format!("{name} twice"), "each of the columns once, in any order"));
     }
     Ok(first)
+}
+
+/// Whether a field differs from a column's name only in case, or in what stands between the words.
+fn is_alike(field: &str, name: &str) -> bool {
+    let alike = |one: u8, other: u8| one.eq_ignore_ascii_case(&other) || (matches!(one, b'-' | b' ') && other == b'_');
+    field.len() == name.len() && field.bytes().zip(name.bytes()).all(|(one, other)| alike(one, other))
 }
 
 /// Whether a line without any column's name is a row of a trace.

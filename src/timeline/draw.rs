@@ -1,5 +1,6 @@
 //! The picture: rows from top to bottom, and the document around them.
 
+mod example;
 mod head;
 mod members;
 mod paths;
@@ -31,10 +32,11 @@ pub(super) fn draw(facts: &Facts, folded: &Folded<'_>, options: &Options, window
     let mut sheet = Sheet::new(scale, width);
     let title = words::title(facts);
     let incomplete = if facts.left_out > 0 { " · not complete: see below" } else { "" };
-    head::draw(&mut sheet, &title, &(counts.line(window) + incomplete));
+    let shown = processes::shown(facts);
+    head::draw(&mut sheet, &title, &(counts.line(window) + incomplete), shown.has(window));
     let top = sheet.y;
     sheet.y += 22.0;
-    processes::draw(&mut sheet, facts);
+    shown.draw(&mut sheet);
     members::draw(&mut sheet, facts);
     members::overrides(&mut sheet, facts);
     paths::draw(&mut sheet, facts, folded);
@@ -62,13 +64,13 @@ pub(super) fn draw(facts: &Facts, folded: &Folded<'_>, options: &Options, window
     svg += "</svg>\n";
     let (from_ms, to_ms, when) = (window.from, window.to, words::when(window));
     let first_trouble = folded.first_trouble.map(crate::replay::journal::utc);
-    let request = folded.first_trouble.and_then(|at| words::request_near(facts, at));
+    let example = folded.first_trouble.and_then(|_| example::example(facts, folded));
     let Counts { lanes, folded, crowded_out, decisions, refused, transfers, failed } = counts;
     let left_out = facts.left_out;
     #[rustfmt::skip]
     let picture = Picture {
         svg, from_ms, to_ms, when, lanes, folded, crowded_out, decisions, refused, transfers, failed, left_out,
-        first_trouble, request,
+        first_trouble, example,
     };
     picture
 }

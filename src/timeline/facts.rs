@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::lack::Lacks;
 use super::time::LAST_MS;
 use super::{MAX_CHANGES, MAX_EVENTS, Options, TimelineError};
+use crate::journal::Header;
 use crate::model::{Generation, LeaseId, NodeName, Outcome, PathId, PathState, RequestId, WorkloadName};
 use crate::policy::overrides::OverrideTarget;
 use crate::replay::journal::{Axis, utc};
@@ -62,8 +64,10 @@ pub(super) struct Life {
     pub(super) gaps: Vec<(u64, u64, String)>,
     /// When others had taken it for down.
     pub(super) renewed: Vec<u64>,
-    /// Since when something of it cannot be read.
-    pub(super) interrupted: Option<u64>,
+    /// Since when something of it is not there, and what; none once it goes on.
+    pub(super) interrupted: Option<(u64, Lacks)>,
+    /// Whether it began before its journal does: the segments before `opened` are not there.
+    pub(super) begins_late: bool,
     /// Its leases: the lane, and the transfer that uses it.
     leases: BTreeMap<LeaseId, Leased>,
     oldest_leases: VecDeque<LeaseId>,
@@ -254,12 +258,16 @@ pub(super) fn room(taken: &mut usize, most: usize, left_out: &mut u64) -> bool {
 }
 
 impl Life {
-    pub(super) fn new(node: NodeName, generation: Generation, axis: Axis, opened: u64) -> Self {
+    /// As the first of its segments that there is says.
+    pub(super) fn new(header: &Header) -> Self {
+        let axis = Axis::of(header);
+        let opened = axis.at_ms(header.opened.mono);
         Self {
-            node,
-            generation,
+            node: header.node.clone(),
+            generation: header.generation,
             axis,
             opened,
+            begins_late: header.segment > 0,
             last: opened,
             end: End::Open,
             frozen_since: None,

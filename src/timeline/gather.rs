@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use super::MAX_CHANGES;
 use super::facts::{End, Ended, Facts, Lane, Leased, Life, room};
+use super::lack::{Lack, Lacks};
 use crate::core::Now;
 use crate::health;
 use crate::journal::{Entry, Header, Input, Part, Said, Snapshot, Turn};
 use crate::mesh::MemberState;
 use crate::model::{NodeName, PathId, PathState};
 use crate::policy;
-use crate::replay::journal::Axis;
 use events::words;
 
 impl Facts {
@@ -26,10 +26,8 @@ impl Facts {
             self.current = None;
             return;
         }
-        let axis = Axis::of(header);
-        let opened = axis.at_ms(header.opened.mono);
         self.end_what_was_known(&header.node);
-        self.lives.push(Life::new(header.node.clone(), header.generation, axis, opened));
+        self.lives.push(Life::new(header));
         self.life_of.insert(key, self.lives.len() - 1);
         self.current = Some(self.lives.len() - 1);
     }
@@ -76,11 +74,11 @@ impl Facts {
         }
     }
 
-    pub(super) fn interrupted(&mut self) {
+    pub(super) fn interrupted(&mut self, lack: Lack) {
         let Some(index) = self.current else { return };
         let Some(life) = self.lives.get_mut(index) else { return };
         let last = life.last;
-        life.interrupted.get_or_insert(last);
+        life.interrupted.get_or_insert((last, Lacks::default())).1.add(lack);
         self.forget_paths(index, last);
     }
 
@@ -100,8 +98,8 @@ impl Facts {
         }
         let life = self.lives.get_mut(index)?;
         let unread = now.and(life.interrupted.take());
-        if let Some(since) = unread {
-            self.gap(index, since, at, "a part of the journal is missing or cannot be read".to_owned());
+        if let Some((since, lacks)) = unread {
+            self.gap(index, since, at, lacks.words());
         }
         Some(at)
     }

@@ -56,3 +56,11 @@ fn the_policy_table_is_read_by_itself_or_from_a_whole_configuration() {
         refusal(&with("[tls]\ndev = 1\n").replace("[tls]\ndev = true", "")).contains("found 1, allowed true or false")
     );
 }
+
+#[test]
+fn a_misspelt_table_is_named_before_what_is_missing_without_it() {
+    let error = PolicyConfig::from_toml("[polic]\n", "rules.toml").unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert!(lines[0].starts_with("rules.toml:1: polic: unknown key `polic`; did you mean `policy`?"), "{error}");
+    assert_eq!(lines[1], "rules.toml: the key `node` is missing");
+}

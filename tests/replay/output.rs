@@ -53,6 +53,15 @@ fn an_input_is_never_overwritten_whatever_links_lead_to_it() {
 }
 
 #[test]
+fn a_folder_that_is_not_there_is_made_with_those_above_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("new").join("deep");
+    let output = seamctl(&[PUBLISHED, "--out", dir.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(names(&dir), ["choices.csv", "replay.csv", "replay.json"]);
+}
+
+#[test]
 fn a_place_that_cannot_be_written_is_bad_usage_and_nothing_gets_a_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

@@ -119,10 +119,22 @@ fn what_is_wrong_with_a_trace_is_said_with_file_line_and_column() {
         ),
         (
             // All of them, however many.
-            HEADER.replace('_', "-"),
+            HEADER.replace('_', "."),
             "t.csv, line 1, the header: found no column request_id, workload_type, pool_id, latency_ms, jitter_ms, \
              drop_rate, max_capacity, soft_capacity_fraction, sla_ms, jitter_tolerance, is_release_path, \
              is_prefill_decode_strict, alternate_count, allowed each of the columns once, in any order",
+        ),
+        (
+            HEADER.replace("timestamp", "Timestamp").replace("pool_id", "Pool ID").replace(",sla_ms", ""),
+            "t.csv, line 1, the header: found no column timestamp, pool_id, sla_ms, but another spelling: \
+             \"Timestamp\", \"Pool ID\", allowed each of the columns once, in any order",
+        ),
+        (
+            HEADER.to_uppercase().replace('_', "-"),
+            "t.csv, line 1, the header: found no column timestamp, request_id, workload_type, pool_id, latency_ms, \
+             jitter_ms, drop_rate, occupancy, max_capacity, soft_capacity_fraction, criticality, sla_ms, \
+             jitter_tolerance, is_release_path, is_prefill_decode_strict, alternate_count, but another spelling: \
+             \"TIMESTAMP\", \"REQUEST-ID\", \"WORKLOAD-TYPE\", \"POOL-ID\", …, allowed each of the columns once",
         ),
         (
             trace(&[row(&[])]).replace('\n', "\r"),

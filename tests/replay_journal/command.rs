@@ -147,6 +147,20 @@ fn checksums_are_looked_at_file_by_file() {
     bytes[middle] ^= 1;
     std::fs::write(dir.path().join("damaged.journal"), &bytes).unwrap();
     std::fs::write(dir.path().join("n0-1800000000000-000002.journal"), self::bytes(&header("n0", 2), &[])).unwrap();
+    let mut newer = std::fs::read(GOLDEN).unwrap();
+    newer[8] = 2;
+    std::fs::write(dir.path().join("newer.journal"), &newer).unwrap();
+    // What a crash leaves of a segment before its head is on the disk.
+    for (name, bytes) in [
+        ("n0-1800000000000-000001", ""),
+        ("n0-1800000000000-000003", ""),
+        ("n1-7-000000", "SEAMJ"),
+        ("n1-8-000000", ""),
+    ] {
+        std::fs::write(dir.path().join(format!("{name}.journal")), bytes).unwrap();
+    }
+    std::fs::write(dir.path().join("n1-8-000001.journal"), "SEAMJ").unwrap();
+    std::fs::write(dir.path().join("unnamed.journal"), "").unwrap();
     let mut text = String::new();
     for (args, status) in [
         (&["journal", "verify", "sound.journal"] as &[&str], 0),
@@ -154,15 +168,31 @@ fn checksums_are_looked_at_file_by_file() {
         (&["journal", "verify", "damaged.journal"], 1),
         (&["journal", "verify", "sound.journal", "n0-1800000000000-000002.journal"], 1),
         (&["journal", "verify", "sound.journal", "torn.journal"], 2),
+        (&["journal", "verify", "newer.journal"], 2),
+        (&["journal", "verify", "newer.journal", "damaged.journal"], 1),
+        (&["journal", "verify", "n1-7-000000.journal"], 0),
+        (&["journal", "verify", "torn.journal", "n0-1800000000000-000001.journal"], 1),
+        (&["journal", "verify", "sound.journal", "n0-1800000000000-000001.journal"], 1),
+        (&["journal", "verify", "n0-1800000000000-000002.journal", "n0-1800000000000-000003.journal"], 0),
+        (&["journal", "verify", "n1-8-000000.journal", "n1-8-000001.journal"], 1),
+        (&["journal", "verify", "unnamed.journal"], 1),
     ] {
         let output = seamctl(dir.path(), args);
         assert_eq!(output.status.code(), Some(status), "{args:?}: {}", err(&output));
         text.push_str(&format!("$ seamctl {}\n{}{}\n", args.join(" "), out(&output), err(&output)));
     }
     insta::assert_snapshot!("seamctl_journal_verify", text);
-    let output = seamctl(dir.path(), &["journal", "verify", "damaged.journal", "--json"]);
-    let found: Value = serde_json::from_str(&out(&output)).unwrap();
-    assert_eq!(found["files"][0]["state"], "damaged");
+    for (name, state) in [
+        ("sound", "sound"),
+        ("torn", "torn"),
+        ("n1-7-000000", "empty"),
+        ("newer", "other_format"),
+        ("damaged", "damaged"),
+    ] {
+        let output = seamctl(dir.path(), &["journal", "verify", &format!("{name}.journal"), "--json"]);
+        let found: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(found["files"][0]["state"], state, "{name}");
+    }
 }
 
 #[test]

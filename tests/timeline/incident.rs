@@ -1,8 +1,6 @@
 //! An incident in virtual time, and its journals.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,6 +96,15 @@ fn played<C: Taped>(mut core: C, inputs: &[(Now, C::Input)], entries: &mut Vec<E
     inputs.iter().map(|(now, input)| Turn::take(&mut core, *now, input.clone())).collect()
 }
 
+/// The bytes of one segment.
+pub(crate) fn segment(header: &Header, entries: &[Entry]) -> Vec<u8> {
+    let mut writer = Writer::begin(Vec::new(), header).unwrap();
+    for entry in entries {
+        writer.append(entry).unwrap();
+    }
+    writer.into_inner()
+}
+
 /// Writes the journals of these nodes, one segment each, the folders made where there are none.
 pub(crate) fn write(dir: &Path, incident: &Incident, nodes: &[&str]) -> BTreeMap<String, usize> {
     std::fs::create_dir_all(dir).unwrap();
@@ -105,10 +112,7 @@ pub(crate) fn write(dir: &Path, incident: &Incident, nodes: &[&str]) -> BTreeMap
     for node in nodes {
         let (header, entries) = incident.journal(node);
         let path = dir.join(segment_name(&header.node, header.generation, header.segment));
-        let mut writer = Writer::begin(BufWriter::new(File::create(path).unwrap()), &header).unwrap();
-        for entry in &entries {
-            writer.append(entry).unwrap();
-        }
+        std::fs::write(path, segment(&header, &entries)).unwrap();
         written.insert((*node).to_owned(), entries.len());
     }
     written

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::{Failure, print};
 use crate::number::{number, whole};
 use crate::paint;
+use crate::shell;
 
 /// What to run.
 #[derive(Args)]
@@ -66,6 +67,7 @@ impl Demo {
             seed: self.seed,
             journal_dir: self.journal_dir,
         };
+        let journals = options.journal_dir.as_deref().map(shell::word);
         let run = Run::start(&options, &stop, &say).await.map_err(|error| {
             end_passing_line();
             match error {
@@ -77,7 +79,7 @@ impl Demo {
         let text = if self.json {
             serde_json::to_string(&run.report).map_err(Failure::failed)? + "\n"
         } else {
-            run.report.to_text(paint::colour(), self.keep)
+            run.report.to_text(paint::colour(), self.keep, journals.as_deref())
         };
         end_passing_line();
         if self.keep {

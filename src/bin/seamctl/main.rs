@@ -13,6 +13,7 @@ mod number;
 mod output;
 mod paint;
 mod replay;
+mod shell;
 mod simulate;
 mod table;
 mod timeline;

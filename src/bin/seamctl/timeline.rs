@@ -6,11 +6,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use seam::timeline::{Options, Picture, WIDTH, WIDTHS, parse_time};
+use seam::timeline::{Example, Options, Picture, WIDTH, WIDTHS, parse_time};
 
 use crate::exit::{Failure, print};
 use crate::number::whole;
 use crate::output::{self, Output};
+use crate::shell;
 use crate::table::count;
 
 /// What to draw.
@@ -56,7 +57,7 @@ impl Timeline {
         for damage in damaged {
             eprintln!("seamctl: {damage}");
         }
-        print(&closing(&picture, &self.out, &self.journals))
+        print(&closing(&picture, &self.out, &shell::journals(&self.journals, &inputs)))
     }
 }
 
@@ -72,7 +73,7 @@ fn drawable(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn closing(picture: &Picture, out: &Path, journals: &[PathBuf]) -> String {
+fn closing(picture: &Picture, out: &Path, journals: &str) -> String {
     let many = |number: u64, what: &str| count(usize::try_from(number).unwrap_or(usize::MAX), what);
     let mut text = format!(
         "{}: {} ({} refused) and {} ({} failed),\n{} with trouble, {} healthy throughout.\nwrote {}\n",
@@ -89,14 +90,10 @@ fn closing(picture: &Picture, out: &Path, journals: &[PathBuf]) -> String {
         let facts = many(picture.left_out, "fact");
         text.push_str(&format!("Note: {facts} had no room; --from and --to draw a shorter time whole\n"));
     }
-    let journal = journals.first().map(|path| path.display().to_string()).unwrap_or_default();
-    let more = if journals.len() > 1 { " …" } else { "" };
-    match (&picture.first_trouble, &picture.request) {
-        (Some(at), Some(request)) => {
-            text.push_str(&format!("Next: seamctl replay {journal}{more} --at {at} --explain {request}\n"));
-        }
-        // Of a time alone a replay can say nothing.
-        (Some(_), None) | (None, _) => text.push_str(&format!("Next: seamctl replay {journal}{more} --verify\n")),
-    }
-    text
+    // Of a time alone a replay can say nothing.
+    let next = match &picture.example {
+        Some(Example { request, at }) => format!("--at {at} --explain {request}"),
+        None => "--verify".to_owned(),
+    };
+    text + &format!("Next: seamctl replay {journals} {next}\n")
 }

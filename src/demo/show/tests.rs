@@ -86,29 +86,42 @@ fn report() -> Report {
 
 #[test]
 fn the_report_reads_as_before() {
-    insta::assert_snapshot!(report().to_text(false, true));
+    insta::assert_snapshot!(report().to_text(false, true, None));
 }
 
 #[test]
 fn a_fault_that_was_not_seen_is_not_waited_for_in_words() {
     let mut unseen = report();
     unseen.gray = unseen.gray.map(|gray| GrayReport { detected_after_ms: None, healthy_after_ms: None, ..gray });
-    let text = unseen.to_text(false, false);
+    let text = unseen.to_text(false, false, None);
     assert!(text.contains("  NOT SEEN by its source: a host that is itself late"), "{text}");
     assert!(text.contains("\n  cleared at 4.20 s\n"), "{text}");
 }
 
 #[test]
 fn no_line_is_wider_than_a_hundred_columns_and_colour_is_asked_for() {
-    let plain = report().to_text(false, true);
+    let plain = report().to_text(false, true, None);
     assert!(!plain.contains('\u{1b}'));
     for line in plain.lines() {
         assert!(line.chars().count() <= WIDTH, "{line:?}");
     }
-    assert!(report().to_text(true, true).contains("\u{1b}[32m298 transfers"));
+    assert!(report().to_text(true, true, None).contains("\u{1b}[32m298 transfers"));
     let bad = Report { over_commits: 1, ..report() };
-    assert!(bad.to_text(true, false).contains("\u{1b}[1;31m1 over-commits"));
-    assert!(bad.to_text(false, false).contains("\nNext: seamctl demo --keep leaves the agents running"));
+    assert!(bad.to_text(true, false, None).contains("\u{1b}[1;31m1 over-commits"));
+    assert!(bad.to_text(false, false, None).contains("\nNext: seamctl demo --keep leaves the agents running"));
+}
+
+#[test]
+fn journals_that_were_kept_are_named_with_what_reads_them() {
+    let ended = report().to_text(false, false, Some("'last night'"));
+    let closing = "\nThe journal of every host is in 'last night'\nNext: seamctl replay 'last night'\n      \
+                   seamctl timeline 'last night' --out incident.svg\n";
+    assert!(ended.ends_with(closing), "{ended}");
+    let kept = report().to_text(false, true, Some("j"));
+    assert!(
+        kept.contains("\nThe journal of every host is in j\n") && kept.ends_with("\n  seamctl replay j\n"),
+        "{kept}"
+    );
 }
 
 #[test]

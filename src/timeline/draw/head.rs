@@ -1,5 +1,6 @@
 //! Title, legend and notes.
 
+use super::processes::{Has, draw_frozen, draw_hole};
 use super::sheet::{AXIS, Face, LABEL, PAD, Shape, Sheet, TITLE};
 use crate::eval::chart::ink::Ink;
 use crate::eval::chart::text;
@@ -11,13 +12,13 @@ const LINE: f64 = 18.0;
 const SAMPLE: f64 = 24.0;
 
 /// Title, what is on the picture, and the legend.
-pub(super) fn draw(sheet: &mut Sheet, title: &str, counts: &str) {
+pub(super) fn draw(sheet: &mut Sheet, title: &str, counts: &str, has: Has) {
     sheet.y += 15.0;
     lines(sheet, TITLE, 22.0, title);
     sheet.y += 1.0;
     lines(sheet, AXIS, LINE, counts);
     sheet.y += 8.0;
-    legend(sheet);
+    legend(sheet, has);
     sheet.y += 14.0;
 }
 
@@ -43,10 +44,12 @@ enum Sample {
     Strict,
     Tolerant,
     Transfer,
+    Frozen,
+    Hole,
     Mark(Shape),
 }
 
-fn legend(sheet: &mut Sheet) {
+fn legend(sheet: &mut Sheet, has: Has) {
     let states = PathState::ALL.iter().map(|state| (Sample::State(*state), state.as_str().to_owned()));
     let marks = [
         (Sample::Unknown, "not known".to_owned()),
@@ -58,9 +61,15 @@ fn legend(sheet: &mut Sheet) {
         (Sample::Mark(Shape::Down), "went".to_owned()),
         (Sample::Mark(Shape::Square), "closed in order".to_owned()),
     ];
+    let seldom = [
+        (has.frozen, Sample::Frozen, "a process was frozen"),
+        (has.hole, Sample::Hole, "missing in the journal"),
+        (has.late, Sample::Mark(Shape::From), "recorded from here on"),
+    ];
+    let seldom = seldom.into_iter().filter(|(there, ..)| *there).map(|(_, sample, name)| (sample, name.to_owned()));
     sheet.line(format_args!("<g class=\"legend\">"));
     let mut x = PAD;
-    for (sample, name) in states.chain(marks) {
+    for (sample, name) in states.chain(marks).chain(seldom) {
         let width = SAMPLE + 6.0 + text::width(&name, LABEL.size, false);
         if x > PAD && x + width > sheet.width - PAD {
             (x, sheet.y) = (PAD, sheet.y + 20.0);
@@ -83,6 +92,8 @@ fn draw_sample(sheet: &mut Sheet, sample: &Sample, x: f64, y: f64) {
         Sample::Transfer => {
             sheet.rect(across, (y - 5.0, 2.5), &Ink::Series(0).fill(), "");
         }
+        Sample::Frozen => draw_frozen(sheet, across, y - 4.0, ""),
+        Sample::Hole => draw_hole(sheet, across, y - 4.0, ""),
         Sample::Mark(shape) => {
             let (d, paint) = shape.at(middle, tenth(y - 4.0));
             sheet.line(format_args!(r#"<path d="{d}" {paint}/>"#));

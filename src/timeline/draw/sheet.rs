@@ -48,6 +48,8 @@ pub(super) enum Shape {
     Down,
     Square,
     Cross,
+    /// A bracket that opens.
+    From,
 }
 
 /// Something that happened.
@@ -65,6 +67,10 @@ impl Shape {
             Self::Up => (format!("M{x} {}l4.5 8h-9z", tenth(y - 4.0)), Ink::Series(0).fill()),
             Self::Down => (format!("M{x} {}l-4.5-8h9z", tenth(y + 4.0)), Ink::Text.fill()),
             Self::Square => (format!("M{} {}h7v7h-7z", corner.0, corner.1), Ink::Muted.fill()),
+            Self::From => {
+                let paint = format!(r#"fill="none" stroke-width="2.2" {}"#, Ink::Series(0).stroke());
+                (format!("M{} {}h-4.5v9h4.5", tenth(x + 4.0), tenth(y - 4.5)), paint)
+            }
             Self::Cross => {
                 let paint = format!(r#"fill="none" stroke-width="2.2" {}"#, Ink::Series(5).stroke());
                 (format!("M{} {}l7 7m0-7l-7 7", corner.0, corner.1), paint)

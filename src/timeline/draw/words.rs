@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::model::RequestId;
 use crate::replay::journal::utc;
-use crate::timeline::facts::{Decision, Ended, Facts, Window};
+use crate::timeline::facts::{Ended, Facts, Window};
 use crate::timeline::fold::{Folded, Group, Shown};
 use crate::timeline::time::{clock, length};
 use crate::timeline::{MAX_CHANGES, MAX_EVENTS};
@@ -134,13 +133,4 @@ pub(super) fn description(counts: &Counts, folded: &Folded<'_>, window: Window) 
         let _ = write!(words, " {} more with trouble.", many(more as u64, "path"));
     }
     words
-}
-
-/// A request that was decided at this time or next after it.
-pub(super) fn request_near(facts: &Facts, at: u64) -> Option<String> {
-    let lanes = facts.lanes.iter().flat_map(|lane| &lane.decisions);
-    let all = lanes.chain(facts.refused.values().flatten());
-    let after = all.filter(|decision| decision.at >= at && decision.request.is_some());
-    let key = |decision: &&Decision| (decision.at, decision.request.clone());
-    after.min_by_key(key).and_then(|decision| decision.request.as_ref()).map(RequestId::to_string)
 }
