@@ -204,7 +204,8 @@ fn a_request_that_the_changed_rules_refuse_is_a_change_with_the_refusal_as_its_r
     assert!(batch.requests > 0 && batch.refused == batch.requests);
     for change in &report.changes {
         assert_eq!((change.workload.as_str(), &change.to), ("batch", &None));
-        assert!(change.why.starts_with("now refused: workload: found \"batch\", known are "), "{}", change.why);
+        let words = "changed rules: refused, workload: found \"batch\", known are ";
+        assert!(change.why.starts_with(words), "{}", change.why);
         assert_eq!((change.now, change.then), (None, None));
     }
     let wanted = report.changes[0].request_id.clone();

@@ -36,11 +36,12 @@ impl Facts {
     fn end_what_was_known(&mut self, node: &NodeName) {
         let ends: Vec<u64> = self.lives.iter().map(|life| life.last).collect();
         let end = |life: usize| ends.get(life).copied().unwrap_or_default();
-        for lane in self.lanes.iter_mut().filter(|lane| lane.observer == *node && lane.state().is_some()) {
-            lane.changes.push((end(lane.life), None));
-        }
+        let known = |(_, lane): &(usize, &Lane)| lane.observer == *node && lane.state().is_some();
+        let lanes: Vec<(usize, usize)> =
+            self.lanes.iter().enumerate().filter(known).map(|(index, lane)| (index, lane.life)).collect();
+        lanes.into_iter().for_each(|(lane, life)| self.change(lane, life, end(life), None));
         for seen in self.members.values_mut().filter_map(|member| member.seen.get_mut(node)) {
-            if seen.known.take().is_some() {
+            if seen.known.take().is_some() && room(&mut self.changes, MAX_CHANGES, &mut self.left_out) {
                 seen.changes.push((end(seen.life), None));
             }
         }
@@ -51,13 +52,7 @@ impl Facts {
             self.left_out += 1;
             return;
         };
-        let now = match entry {
-            Entry::Snapshot(_) => None,
-            Entry::Turn(turn) => Some(turn.now),
-            Entry::Gap(gap) => Some(gap.until),
-            Entry::Panicked(_, now) | Entry::Closed(now) => Some(*now),
-        };
-        let Some(at) = self.at(index, now) else { return };
+        let Some(at) = self.at(index, entry.now()) else { return };
         match entry {
             Entry::Snapshot(snapshot) => self.snapshot(index, at, snapshot),
             Entry::Turn(turn) => self.turn(index, at, turn),
@@ -139,8 +134,10 @@ impl Facts {
         for known in &snapshot.paths {
             self.path_is(index, at, &known.path, known.track.state());
         }
-        let gone = |lane: &&mut Lane| lane.life == index && lane.state().is_some() && !there.contains(&lane.path);
-        self.lanes.iter_mut().filter(gone).for_each(|lane| lane.changes.push((at, None)));
+        let gone =
+            |(_, lane): &(usize, &Lane)| lane.life == index && lane.state().is_some() && !there.contains(&lane.path);
+        let lanes: Vec<usize> = self.lanes.iter().enumerate().filter(gone).map(|(lane, _)| lane).collect();
+        lanes.into_iter().for_each(|lane| self.change(lane, index, at, None));
         self.frozen(index, at, snapshot.stall.frozen());
     }
 

@@ -47,6 +47,9 @@ fn replay(dir: &Path, options: &[&str]) -> (f64, f64, String) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    // Read while it runs: it waits when a pipe is full.
+    let mut stdout = child.stdout.take().unwrap();
+    let said = std::thread::spawn(move || std::io::read_to_string(&mut stdout).unwrap());
     let mut most: f64 = 0.0;
     let status = loop {
         most = most.max(most_rss_mb(child.id()).unwrap_or(0.0));
@@ -57,7 +60,7 @@ fn replay(dir: &Path, options: &[&str]) -> (f64, f64, String) {
     };
     let seconds = began.elapsed().as_secs_f64();
     assert!(status.success(), "{options:?}: {status}");
-    (seconds, most, std::io::read_to_string(child.stdout.take().unwrap()).unwrap())
+    (seconds, most, said.join().unwrap())
 }
 
 /// The most that a process has held in memory so far; none once it has ended.

@@ -48,7 +48,7 @@ fn mend(path: &Path) {
 fn damage(path: &Path) -> Result<Option<Damage>, JournalError> {
     let mut reader = Reader::open(BufReader::new(File::open(path)?))?;
     loop {
-        match reader.next_entry() {
+        match reader.pass_entry() {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(None),
             Err(damage) => return Ok(Some(damage)),

@@ -42,10 +42,10 @@ pub struct MergedItem<'a> {
 
 impl<'a> Merged<'a> {
     pub(super) fn new(lives: &'a [Life]) -> Self {
-        let opened = |life: &Life| life.segments.iter().find_map(|segment| segment.header.as_ref()).map(|h| h.opened);
         let start = |(index, life): (usize, &Life)| {
-            let opened = opened(life).unwrap_or_default();
-            Reverse((life.axis().unwrap_or_default().at_ns(opened.mono), index))
+            let header = life.segments.iter().find_map(|segment| segment.header.as_ref());
+            let start_ns = header.map_or(0, |header| Axis::of(header).at_ns(header.opened.mono));
+            Reverse((start_ns, index))
         };
         Self {
             lives,
