@@ -2,7 +2,8 @@
 //!
 //! A backend measures and moves; it decides nothing. It has its own deadline on everything, says
 //! of every error what it tells about the path, and writes only into extents that the receiving
-//! side's [`Landing`] has confirmed for that lease.
+//! side's [`Landing`] has confirmed for that lease. Over QUIC the receiving side sees to that; a library
+//! that writes into its memory by itself trusts every member with it.
 
 mod dial;
 pub mod fabric;

@@ -33,6 +33,7 @@ fn library(variable: &str) -> Option<PathBuf> {
         return None;
     }
     let found = seam::transport::nixl::find(configured.as_deref());
+    assert!(configured.is_none() || found.is_ok(), "{variable}: {found:?}");
     found.inspect_err(|error| println!("skipped: {error}")).ok().map(|found| found.path)
 }
 

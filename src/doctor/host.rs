@@ -18,7 +18,7 @@ const DEVICES: &str = "sys/class/infiniband";
 pub(super) fn examine(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
     let mut findings = vec![clock(), buffers(kernel), memlock(config)];
     findings.extend(devices(kernel));
-    findings.push(nixl_library(config));
+    findings.extend(nixl_libraries(config));
     findings.push(ucx(kernel));
     findings
 }
@@ -123,21 +123,32 @@ fn device_port(kernel: &Kernel, device: &str, port: &str) -> Finding {
     Finding::ok(&what, format!("{state}, {layer}, {}", kinds.join(", ")))
 }
 
-fn nixl_library(config: Option<&Config>) -> Finding {
-    const WHAT: &str = "NIXL";
-    let rail = config.and_then(|config| config.rails.iter().find(|rail| rail.backend == BackendKind::Nixl));
-    let configured = rail.and_then(|rail| rail.nixl.as_ref()).and_then(|nixl| nixl.library.as_deref());
-    match (nixl::find(configured), rail) {
-        (Ok(found), _) => {
-            let version = found.version.unwrap_or_else(|| "of unknown version".to_owned());
-            Finding::ok(WHAT, format!("{version}, {}", found.path.display()))
+/// What the nixl rails need, rail by rail; without any, what is there.
+fn nixl_libraries(config: Option<&Config>) -> Vec<Finding> {
+    let rails = config.into_iter().flat_map(|config| &config.rails);
+    let needed = rails.filter(|rail| rail.backend == BackendKind::Nixl).map(|rail| {
+        let configured = rail.nixl.as_ref().and_then(|nixl| nixl.library.as_deref());
+        let what = format!("NIXL for rail {}", rail.name);
+        match nixl::find(configured) {
+            Ok(found) => Finding::ok(&what, said(&found)),
+            Err(error) => {
+                Finding::fail(&what, error.to_string(), "pip install nixl-cu12; without it the rail is left out")
+            }
         }
-        (Err(error), Some(rail)) => {
-            Finding::fail(WHAT, error.to_string(), format!("rails.{} needs it: pip install nixl-cu12", rail.name))
-        }
-        (Err(nixl::LibraryError::Missing { .. }), None) => Finding::ok(WHAT, "not installed; nixl rails need it"),
-        (Err(error), None) => Finding::ok(WHAT, format!("{error}; nixl rails need it")),
+    });
+    let needed: Vec<Finding> = needed.collect();
+    if !needed.is_empty() {
+        return needed;
     }
+    vec![match nixl::find(None) {
+        Ok(found) => Finding::ok("NIXL", said(&found)),
+        Err(nixl::LibraryError::Missing { .. }) => Finding::ok("NIXL", "not installed; nixl rails need it"),
+        Err(error) => Finding::ok("NIXL", format!("{error}; nixl rails need it")),
+    }]
+}
+
+fn said(found: &nixl::Found) -> String {
+    format!("{}, {}", found.version.as_deref().unwrap_or("of unknown version"), found.path.display())
 }
 
 fn ucx(kernel: &Kernel) -> Finding {

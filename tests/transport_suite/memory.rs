@@ -25,12 +25,17 @@ struct Inside {
 
 /// What holds puts up, at all senders of one fabric.
 #[derive(Clone, Default)]
-pub(crate) struct Held(Arc<watch::Sender<Option<u64>>>);
+pub(crate) struct Held(Arc<watch::Sender<Option<u64>>>, Arc<AtomicU64>);
 
 impl Held {
     /// From now on a put stops after so many bytes, until it is let go.
     pub(crate) fn after(&self, bytes: Option<u64>) {
         let _ = self.0.send_replace(bytes);
+    }
+
+    /// A put that is given up takes so long to come to its end.
+    pub(crate) fn drains(&self, time: Duration) {
+        self.1.store(time.as_millis().try_into().unwrap(), Ordering::Relaxed);
     }
 }
 
@@ -145,6 +150,9 @@ impl Link for Outlet {
                 copied = tokio::time::timeout(deadline, self.copy(pieces, number)) =>
                     copied.unwrap_or(Err(FabricError::TimedOut)),
             };
+            if result.is_err() {
+                tokio::time::sleep(Duration::from_millis(self.held.1.load(Ordering::Relaxed))).await;
+            }
             Put { result, over: true }
         })
     }

@@ -42,7 +42,8 @@ impl Kind {
         match self {
             #[cfg(feature = "nixl")]
             Self::Nixl => {
-                let found = seam::transport::nixl::find(nixl().library.as_deref());
+                let (library, found) = (nixl().library, seam::transport::nixl::find(nixl().library.as_deref()));
+                assert!(library.is_none() || found.is_ok(), "SEAM_NIXL_LIBRARY: {found:?}");
                 found.inspect_err(|error| println!("skipped: {error}")).is_ok()
             }
             _ => true,

@@ -12,7 +12,7 @@ use super::wire::{Done, Outcome, Reply, Request, cut};
 use super::{Entry, MAX_GREETING, Welcome};
 use crate::arena::Run;
 use crate::codec::{self, Wire};
-use crate::model::{Extent, LeaseId, NodeName};
+use crate::model::{LeaseId, NodeName};
 use crate::net::frame::{FrameError, read_frame};
 use crate::net::{Connection, Endpoint, ReadError, RecvStream, SendStream};
 use crate::transport::stream::{CODE_ANSWERED, CODE_CANCELLED, CODE_MALFORMED, hear, say};
@@ -23,8 +23,9 @@ const TALK_LIMIT: Duration = Duration::from_secs(10);
 const LONGEST_DEADLINE: Duration = Duration::from_secs(3_600);
 /// A sender gives up at its own deadline and says so; only one that cannot is given up here.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long a sender may take to stop once its lease is void.
-const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// How long a sender may take to stop, once its lease is void or its deadline is over, and an
+/// announcement to follow it. A little longer than a sender waits for its library.
+const STOP_LIMIT: Duration = Duration::from_secs(6);
 /// Bytes hashed between two looks at what else is to be done.
 const HASHED_AT_ONCE: u64 = 256 * 1024;
 
@@ -141,18 +142,26 @@ impl Offer<'_> {
         };
         let came_before = counters.came_bytes.load(Ordering::Relaxed);
         let number = self.shared.number();
-        let ended = tokio::select! {
-            biased;
-            () = self.shared.landing.voided(&self.lease) => {
-                let words = "the lease was voided while its bytes came".to_owned();
-                answer(peer, out, &Outcome::Refused(words)).await;
-                match timeout(STOP_LIMIT, said(incoming)).await {
-                    // What was done before it heard is over as well.
-                    Ok(Ended::Arrived(_) | Ended::Over) => Ended::Over,
-                    Ok(Ended::Unknown) | Err(_) => Ended::Unknown,
+        let placed = timeout(TALK_LIMIT, say(peer, out, &Reply::Place { extents, number })).await;
+        let ended = match placed {
+            Ok(Ok(())) => {
+                let mut heard = std::pin::pin!(self.heard(&session, number, incoming));
+                tokio::select! {
+                    biased;
+                    () = self.shared.landing.voided(&self.lease) => {
+                        let words = "the lease was voided while its bytes came".to_owned();
+                        answer(peer, out, &Outcome::Refused(words)).await;
+                        match timeout(STOP_LIMIT, heard).await {
+                            // What was done before it heard is over as well.
+                            Ok(Ended::Arrived(_) | Ended::Over) => Ended::Over,
+                            Ok(Ended::Unknown) | Err(_) => Ended::Unknown,
+                        }
+                    }
+                    ended = &mut heard => ended,
                 }
             }
-            ended = self.awaited(&session, extents, number, out, incoming) => ended,
+            // Whoever does not hear where its bytes go puts them nowhere.
+            _ => Ended::Over,
         };
         let outcome = match ended {
             Ended::Arrived(done) => Some(self.landed(run, done, came_before).await),
@@ -176,28 +185,23 @@ impl Offer<'_> {
         }
     }
 
-    /// Gives the place and waits for what is put there.
-    async fn awaited(
-        &self,
-        session: &Session,
-        extents: Vec<Extent>,
-        number: u64,
-        out: &mut SendStream,
-        incoming: &mut RecvStream,
-    ) -> Ended {
-        let place = async {
-            say(self.peer, out, &Reply::Place { extents, number }).await.ok()?;
-            match said(incoming).await {
-                // What is announced has come: the library's word and the sender's go different ways.
-                Ended::Arrived(done) => {
-                    session.entry.arrived(number).await;
-                    Some(Ended::Arrived(done))
-                }
-                ended => Some(ended),
+    /// Waits for what is put there, longer than the sender does: one that gives up says so once the
+    /// last of it has ended.
+    async fn heard(&self, session: &Session, number: u64, incoming: &mut RecvStream) -> Ended {
+        let heard = async {
+            let done = match timeout(self.limit + STOP_LIMIT, said(incoming)).await {
+                Ok(Ended::Arrived(done)) => done,
+                Ok(ended) => return ended,
+                Err(_) => return Ended::Unknown,
+            };
+            // What is announced has come: the library's word and the sender's go different ways.
+            match timeout(STOP_LIMIT, session.entry.arrived(number)).await {
+                Ok(()) => Ended::Arrived(done),
+                Err(_) => Ended::Unknown,
             }
         };
         tokio::select! {
-            placed = timeout(self.limit, place) => placed.ok().flatten().unwrap_or(Ended::Unknown),
+            ended = heard => ended,
             () = session.over.cancelled() => Ended::Unknown,
         }
     }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rail::Shared;
 use super::wire::{Done, Outcome, Reply, Request};
-use super::{FabricError, Greeting, Link, Piece};
+use super::{FabricError, Greeting, Link, Piece, Put};
 use crate::arena::{Arena, Run};
 use crate::model::{Extent, LeaseId, NodeName};
 use crate::net::RecvStream;
@@ -151,7 +151,7 @@ impl Job {
         out.code = CODE_UNFINISHED;
         let (put, hash, early) = {
             let put = outbound.link.put(pieces, number, left, &cancel);
-            let mut work = std::pin::pin!(async { tokio::join!(put, hash(&self.shared.arena, self.run.clone())) });
+            let mut work = std::pin::pin!(hashed(put, hash(&self.shared.arena, self.run.clone())));
             tokio::select! {
                 (put, hash) = &mut work => (put, hash, None),
                 // An answer before the end is a refusal: nothing more is wanted.
@@ -172,7 +172,7 @@ impl Job {
             (Some(early), _) => early?,
             (None, Err(error)) => return Err(path_error(node, deadline, error)),
             (None, Ok(())) => {
-                let hash = hash?;
+                let hash = hash.unwrap_or_else(|| Err(PathError::Local("not hashed".to_owned())))?;
                 say(node, &mut out, &Done { hash }).await?;
                 out.done();
                 let outcome = hear(node, &mut back).await?;
@@ -204,6 +204,18 @@ fn pieces(mut local: Run, extents: &[Extent], bytes: u64) -> Option<Vec<Piece>> 
         }
     }
     Some(pieces)
+}
+
+/// A put and the hash of what it puts, at the same time. Nobody needs the hash of a put that failed.
+async fn hashed<H>(put: impl Future<Output = Put>, hash: impl Future<Output = H>) -> (Put, Option<H>) {
+    let (mut put, mut hash) = (std::pin::pin!(put), std::pin::pin!(hash));
+    tokio::select! {
+        put = &mut put => {
+            let hash = if put.result.is_ok() { Some(hash.await) } else { None };
+            (put, hash)
+        }
+        hash = &mut hash => (put.await, Some(hash)),
+    }
 }
 
 async fn hash(arena: &Arena, mut run: Run) -> Result<[u8; 32], PathError> {

@@ -12,6 +12,8 @@ pub(super) type Status = c_int;
 
 pub(super) const SUCCESS: Status = 0;
 pub(super) const IN_PROGRESS: Status = 1;
+pub(super) const INVALID_PARAM: Status = -1;
+pub(super) const INVALID_STATE: Status = -3;
 /// Host memory.
 pub(super) const DRAM: c_int = 0;
 pub(super) const WRITE: c_int = 1;
@@ -49,8 +51,10 @@ macro_rules! functions {
                 Ok(Self {
                     $($name: {
                         let symbol = concat!("nixl_capi_", stringify!($name));
-                        // SAFETY: a function of this name has had these arguments in every version
-                        // from 1.0 on; older ones are refused before.
+                        // SAFETY: these are the arguments that the header of 1.5 declares. Wheels from
+                        // 0.10.1 on export the same names and were found to work with them; one that
+                        // says that it is older than 1.0 is refused before, and one that does not say
+                        // is the operator's to choose.
                         *unsafe { library.get(symbol.as_bytes()) }.map_err(|_| format!("{symbol} is missing"))?
                     },)+
                     _library: library,
@@ -108,9 +112,9 @@ pub(super) fn words(status: Status) -> &'static str {
     match status {
         SUCCESS => "well",
         IN_PROGRESS => "under way",
-        -1 => "a parameter is not allowed",
+        INVALID_PARAM => "a parameter is not allowed",
         -2 => "its backend failed",
-        -3 => "not in this state",
+        INVALID_STATE => "not in this state",
         -4 => "an exception inside",
         -5 => "no telemetry",
         -6 => "not found",

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::put::Job;
-use super::worker::{Remote, Worker, scratch_pieces};
+use super::worker::{HALF, Remote, Worker, scratch_pieces};
 use super::{LibraryError, NixlConfig, find};
 use crate::arena::Arena;
 use crate::codec::{self, Wire};
@@ -64,6 +64,7 @@ pub struct Nixl {
     worker: Arc<Worker>,
     version: String,
     words: Vec<u8>,
+    receives: bool,
 }
 
 impl Nixl {
@@ -84,7 +85,7 @@ impl Nixl {
             scratch: registered.scratch as u64,
         };
         let words = codec::encode(&words).map_err(|error| NixlError::Call(error.to_string()))?;
-        Ok(Self { worker: Arc::new(worker), version, words })
+        Ok(Self { worker: Arc::new(worker), version, words, receives })
     }
 }
 
@@ -93,14 +94,21 @@ impl Fabric for Nixl {
         format!("NIXL {}", self.version)
     }
 
-    fn greet<'a>(&'a self, _peer: &'a NodeName) -> BoxFuture<'a, Result<Greeting, FabricError>> {
-        let opening = NixlOpening { worker: Arc::clone(&self.worker), version: self.version.clone() };
+    fn greet<'a>(&'a self, peer: &'a NodeName) -> BoxFuture<'a, Result<Greeting, FabricError>> {
+        let opening =
+            NixlOpening { worker: Arc::clone(&self.worker), version: self.version.clone(), peer: peer.clone() };
         Box::pin(async { Ok(Greeting { words: Vec::new(), opening: Box::new(opening) }) })
     }
 
     fn welcome<'a>(&'a self, _peer: &'a NodeName, _greeting: Vec<u8>) -> BoxFuture<'a, Result<Welcome, FabricError>> {
         let entry = Arc::new(NixlEntry { worker: Arc::clone(&self.worker) });
-        Box::pin(async { Ok(Welcome { words: self.words.clone(), entry }) })
+        Box::pin(async {
+            // Whoever has these words can write into, and read, all of the arena.
+            if !self.receives {
+                return Err(FabricError::Local("this host receives nothing".to_owned()));
+            }
+            Ok(Welcome { words: self.words.clone(), entry })
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -111,6 +119,7 @@ impl Fabric for Nixl {
 struct NixlOpening {
     worker: Arc<Worker>,
     version: String,
+    peer: NodeName,
 }
 
 impl Opening for NixlOpening {
@@ -118,7 +127,11 @@ impl Opening for NixlOpening {
         Box::pin(async move {
             let words: Words = codec::decode(&welcome)
                 .map_err(|error| FabricError::Skew(format!("a welcome that NIXL's peer did not write: {error}")))?;
-            let remote = self.worker.load(words.metadata).await?;
+            let ends = [words.arena.checked_add(words.arena_bytes), words.scratch.checked_add(u64::from(HALF))];
+            if ends.contains(&None) {
+                return Err(FabricError::Protection("a welcome with memory beyond all addresses".to_owned()));
+            }
+            let remote = self.worker.load(words.metadata, self.peer).await?;
             let skew = (words.version != self.version)
                 .then(|| format!("this side's NIXL is {}, the peer's {}", self.version, words.version));
             let link = NixlLink {

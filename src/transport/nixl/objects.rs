@@ -6,7 +6,9 @@ use std::ptr;
 use std::rc::Rc;
 
 use super::NixlConfig;
-use super::api::{AgentConfig, Api, DRAM, Handle, IN_PROGRESS, SUCCESS, Status, WRITE, words};
+use super::api::{
+    AgentConfig, Api, DRAM, Handle, IN_PROGRESS, INVALID_PARAM, INVALID_STATE, SUCCESS, Status, WRITE, words,
+};
 use super::fabric::NixlError;
 use crate::transport::fabric::FabricError;
 
@@ -39,7 +41,16 @@ pub(super) struct Request {
 pub(super) enum Progress {
     UnderWay,
     Done,
-    Failed(&'static str),
+    Failed(FabricError),
+}
+
+/// What a request's status says: what was asked is at fault, or the way to the peer.
+fn fault(status: Status) -> FabricError {
+    let words = format!("{} ({status})", words(status));
+    match status {
+        INVALID_PARAM | INVALID_STATE => FabricError::Local(words),
+        _ => FabricError::PeerGone(words),
+    }
 }
 
 fn check(what: &str, status: Status) -> Result<(), String> {
@@ -272,19 +283,20 @@ impl Request {
         agent: &Rc<Agent>,
         peer: &CStr,
         pieces: &[(usize, usize, usize)],
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, FabricError> {
         let mut request =
             Self { agent: Rc::clone(agent), handle: ptr::null_mut(), local: ptr::null_mut(), remote: ptr::null_mut() };
-        let well = |status: Status| if status < SUCCESS { Err(words(status)) } else { Ok(()) };
+        let well = |status: Status| if status < SUCCESS { Err(fault(status)) } else { Ok(()) };
+        let local = |status: Status| check("a list of pieces", status).map_err(FabricError::Local);
         let api = &agent.api;
         // SAFETY: every handle is made here and owned by `request`, which destroys it; the caller
         // promises that local memory is registered, and remote memory is the library's to check.
         unsafe {
-            well((api.create_xfer_dlist)(DRAM, &raw mut request.local))?;
-            well((api.create_xfer_dlist)(DRAM, &raw mut request.remote))?;
-            for (local, remote, length) in pieces {
-                well((api.xfer_dlist_add_desc)(request.local, *local, *length, 0))?;
-                well((api.xfer_dlist_add_desc)(request.remote, *remote, *length, 0))?;
+            local((api.create_xfer_dlist)(DRAM, &raw mut request.local))?;
+            local((api.create_xfer_dlist)(DRAM, &raw mut request.remote))?;
+            for (from, to, length) in pieces {
+                local((api.xfer_dlist_add_desc)(request.local, *from, *length, 0))?;
+                local((api.xfer_dlist_add_desc)(request.remote, *to, *length, 0))?;
             }
             well((api.create_xfer_req)(
                 agent.handle,
@@ -305,7 +317,7 @@ impl Request {
         match unsafe { (self.agent.api.get_xfer_status)(self.agent.handle, self.handle) } {
             SUCCESS => Progress::Done,
             IN_PROGRESS => Progress::UnderWay,
-            status => Progress::Failed(words(status)),
+            status => Progress::Failed(fault(status)),
         }
     }
 }

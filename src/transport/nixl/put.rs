@@ -42,6 +42,8 @@ pub(super) struct Transfer {
     cancel: CancellationToken,
     /// Why no further chunk is posted, and how long those under way are waited for.
     given_up: Option<(FabricError, Instant)>,
+    /// A chunk has failed, and may have left something behind on its way.
+    failed: bool,
     done: Option<oneshot::Sender<Put>>,
 }
 
@@ -51,8 +53,13 @@ pub(super) enum Step {
     Moved,
     /// Everything still waits.
     Waits,
-    /// It has ended; whether the peer can be spoken to no more.
-    Ended { peer_gone: bool },
+    /// It has ended.
+    Ended {
+        /// The peer can be spoken to no more.
+        peer_gone: bool,
+        /// What had not ended when it was waited for no longer: to be kept until it has.
+        left: Vec<Request>,
+    },
 }
 
 impl Transfer {
@@ -71,6 +78,7 @@ impl Transfer {
             deadline: Instant::now() + job.deadline,
             cancel,
             given_up: None,
+            failed: false,
             done: Some(done),
         }
     }
@@ -81,14 +89,15 @@ impl Transfer {
         self.under_way.retain(|request| match request.progress() {
             Progress::UnderWay => true,
             Progress::Done => false,
-            Progress::Failed(words) => {
-                failed = Some(words);
+            Progress::Failed(error) => {
+                failed = Some(error);
                 false
             }
         });
         let mut moved = self.under_way.len() < before;
-        if let Some(words) = failed {
-            self.give_up(FabricError::PeerGone(words.to_owned()));
+        if let Some(error) = failed {
+            self.failed = true;
+            self.give_up(error);
         } else if self.cancel.is_cancelled() {
             self.give_up(FabricError::Cancelled);
         } else if Instant::now() >= self.deadline {
@@ -100,7 +109,10 @@ impl Transfer {
             // stay registered until after the last transfer has ended.
             match unsafe { Request::post(agent, &self.peer, &chunk) } {
                 Ok(request) => self.under_way.push(request),
-                Err(words) => self.give_up(FabricError::PeerGone(words.to_owned())),
+                Err(error) => {
+                    self.failed = true;
+                    self.give_up(error);
+                }
             }
             moved = true;
         }
@@ -108,8 +120,7 @@ impl Transfer {
             None if self.under_way.is_empty() => self.finish(agent),
             Some((error, until)) if self.under_way.is_empty() || Instant::now() >= *until => {
                 let error = error.clone();
-                // A chunk that failed may have left something behind in the peer's own buffers.
-                let over = self.under_way.is_empty() && !matches!(error, FabricError::PeerGone(_));
+                let over = self.under_way.is_empty() && !self.failed;
                 self.end(Err(error), over)
             }
             _ if moved => Step::Moved,
@@ -131,12 +142,12 @@ impl Transfer {
     }
 
     fn end(&mut self, result: Result<(), FabricError>, over: bool) -> Step {
-        let peer_gone = matches!(result, Err(FabricError::PeerGone(_) | FabricError::TimedOut));
+        let peer_gone = matches!(result, Err(FabricError::PeerGone(_)));
         if let Some(done) = self.done.take() {
             // Fails only if nobody waits any more.
             let _ = done.send(Put { result, over });
         }
-        Step::Ended { peer_gone }
+        Step::Ended { peer_gone, left: std::mem::take(&mut self.under_way) }
     }
 }
 

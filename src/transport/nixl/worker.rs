@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ use super::NixlConfig;
 use super::api::Api;
 use super::fabric::NixlError;
 use super::library::{Found, LibraryError};
-use super::objects::{Agent, Registered};
+use super::objects::{Agent, Progress, Registered, Request};
 use super::put::{Job, Step, Transfer};
 use crate::arena::Arena;
 use crate::model::NodeName;
@@ -22,13 +22,15 @@ use crate::transport::fabric::{FabricError, Piece, Put};
 
 /// Memory for probes, in bytes: one half is read, the other written.
 const SCRATCH: usize = 2 * HALF as usize;
-const HALF: u32 = 1024 * 1024;
+pub(super) const HALF: u32 = 1024 * 1024;
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
 /// Announcements that came before anybody waited for them, at most; the oldest is forgotten.
 const MAX_EARLY: usize = 65_536;
 /// Looks in a row before the thread sleeps between two.
 const BUSY_LOOKS: u32 = 64;
+/// How long the library is looked after once nothing is under way any more.
+const LINGER: Duration = Duration::from_millis(100);
 /// How long it sleeps while something is under way.
 const NAP: Duration = Duration::from_micros(50);
 /// The same while it only waits for an announcement.
@@ -58,7 +60,8 @@ pub(super) struct Ready {
 }
 
 enum Command {
-    Load(Vec<u8>, oneshot::Sender<Result<CString, FabricError>>),
+    /// A peer's metadata, and who that must be.
+    Load(Vec<u8>, NodeName, oneshot::Sender<Result<CString, FabricError>>),
     Forget(CString),
     Put(CString, Job, CancellationToken, oneshot::Sender<Put>),
     /// Somebody waits for an announcement.
@@ -114,9 +117,9 @@ impl Worker {
     }
 
     /// Makes a peer known.
-    pub(super) async fn load(&self, metadata: Vec<u8>) -> Result<Remote, FabricError> {
+    pub(super) async fn load(&self, metadata: Vec<u8>, peer: NodeName) -> Result<Remote, FabricError> {
         let (answer, answered) = oneshot::channel();
-        self.tell(Command::Load(metadata, answer))?;
+        self.tell(Command::Load(metadata, peer, answer))?;
         let name = answered.await.unwrap_or_else(|_| Err(ended()))?;
         Ok(Remote(Arc::new(Known { name, commands: self.commands.clone() })))
     }
@@ -185,6 +188,17 @@ fn ended() -> FabricError {
     FabricError::Local("NIXL was closed".to_owned())
 }
 
+/// Says when the thread ends by a panic: every call fails from then on.
+struct Watched;
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("the thread for NIXL panicked: its rail moves nothing until the agent is restarted");
+        }
+    }
+}
+
 /// The pieces of a probe, from one half of the scratch memory to the other.
 pub(super) fn scratch_pieces(bytes: u32) -> Vec<Piece> {
     let whole = (0..bytes / HALF).map(|_| HALF);
@@ -195,6 +209,11 @@ pub(super) fn scratch_pieces(bytes: u32) -> Vec<Piece> {
 /// The thread, seen from inside. Fields are let go of in this order.
 struct Inside {
     transfers: Vec<Transfer>,
+    /// What was given up and has not ended: whose it is, too.
+    left: Vec<(CString, Request)>,
+    /// Until when the library is looked after though nothing is under way: what it was told to announce may
+    /// still be on its way out.
+    lingers: Option<Instant>,
     _registered: Registered,
     agent: Rc<Agent>,
     /// How many use each peer, and whether it has failed them.
@@ -224,6 +243,8 @@ impl Inside {
         let ready = Ready { metadata: agent.metadata()?, scratch: scratch.as_ptr() as usize + HALF as usize };
         let inside = Self {
             transfers: Vec::new(),
+            left: Vec::new(),
+            lingers: None,
             _registered: registered,
             agent,
             known: HashMap::new(),
@@ -235,10 +256,11 @@ impl Inside {
     }
 
     fn run(mut self, commands: &Receiver<Command>) {
+        let _said_when_dropped = Watched;
         let mut idle_looks = 0;
         let closed = loop {
             let moved = self.step() | self.look();
-            let waits = !lock(&self.arrivals).waiting.is_empty();
+            let waits = !lock(&self.arrivals).waiting.is_empty() || self.lingers.is_some() || !self.left.is_empty();
             idle_looks = if moved { 0 } else { idle_looks + 1 };
             let next = if !self.transfers.is_empty() && idle_looks < BUSY_LOOKS {
                 commands.try_recv().map_err(|error| match error {
@@ -271,8 +293,8 @@ impl Inside {
 
     fn take(&mut self, command: Command) {
         match command {
-            Command::Load(metadata, answer) => {
-                let loaded = self.load(&metadata);
+            Command::Load(metadata, peer, answer) => {
+                let loaded = self.load(&metadata, &peer);
                 // Nobody waits any more: nobody will let go of it either.
                 if let Err(Ok(name)) = answer.send(loaded) {
                     self.forget(&name);
@@ -291,11 +313,21 @@ impl Inside {
         }
     }
 
-    fn load(&mut self, metadata: &[u8]) -> Result<CString, FabricError> {
+    fn load(&mut self, metadata: &[u8], peer: &NodeName) -> Result<CString, FabricError> {
         let name = self.agent.load(metadata)?;
+        // Metadata says by itself whose it is; only the peer's certificate says who the peer is.
+        let node = name.to_str().ok().and_then(|name| name.rsplit_once('.')).map(|(node, _)| node);
+        if node != Some(peer.as_str()) {
+            if !self.known.contains_key(&name) {
+                self.agent.forget(&name);
+            }
+            return Err(FabricError::Protection(format!("{peer} gave the metadata of {}", name.to_string_lossy())));
+        }
+        let is_used = self.is_used(&name);
         let (users, failed) = self.known.entry(name.clone()).or_default();
-        if std::mem::take(failed) {
+        if *failed && !is_used {
             // Its connections are of no use: it is made known anew.
+            *failed = false;
             self.agent.forget(&name);
             self.agent.load(metadata)?;
         }
@@ -304,37 +336,57 @@ impl Inside {
     }
 
     fn forget(&mut self, name: &CString) {
-        let Some((users, _)) = self.known.get_mut(name) else { return };
-        *users -= 1;
-        if *users == 0 {
-            self.known.remove(name);
-            self.agent.forget(name);
+        if let Some((users, _)) = self.known.get_mut(name) {
+            *users = users.saturating_sub(1);
         }
+        self.forget_unused();
+    }
+
+    /// Forgets peers that nobody uses any more. What is under way needs the library's idea of its peer.
+    fn forget_unused(&mut self) {
+        let unused = self.known.iter().filter(|(name, (users, _))| *users == 0 && !self.is_used(name));
+        let names: Vec<CString> = unused.map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.known.remove(&name);
+            self.agent.forget(&name);
+        }
+    }
+
+    fn is_used(&self, name: &CString) -> bool {
+        self.transfers.iter().any(|transfer| transfer.peer == *name) || self.left.iter().any(|(peer, _)| peer == name)
     }
 
     /// Takes every transfer a step further.
     fn step(&mut self) -> bool {
-        let (agent, known, mut moved) = (&self.agent, &mut self.known, false);
+        let (agent, known, left, mut moved) = (&self.agent, &mut self.known, &mut self.left, false);
+        let (mut ended, lingers) = (false, &mut self.lingers);
+        left.retain(|(_, request)| matches!(request.progress(), Progress::UnderWay));
         self.transfers.retain_mut(|transfer| match transfer.step(agent) {
             Step::Waits => true,
             Step::Moved => {
                 moved = true;
                 true
             }
-            Step::Ended { peer_gone } => {
-                moved = true;
+            Step::Ended { peer_gone, left: under_way } => {
+                (moved, ended) = (true, true);
+                *lingers = Some(Instant::now() + LINGER);
+                left.extend(under_way.into_iter().map(|request| (transfer.peer.clone(), request)));
                 if let Some((_, failed)) = known.get_mut(&transfer.peer) {
                     *failed |= peer_gone;
                 }
                 false
             }
         });
+        if ended {
+            self.forget_unused();
+        }
         moved
     }
 
     /// Looks for announcements, if anybody waits for one.
-    fn look(&self) -> bool {
-        if lock(&self.arrivals).waiting.is_empty() {
+    fn look(&mut self) -> bool {
+        self.lingers.take_if(|until| Instant::now() >= *until);
+        if lock(&self.arrivals).waiting.is_empty() && self.lingers.is_none() {
             return false;
         }
         let announced = self.agent.announced();
