@@ -37,6 +37,23 @@ pub struct RouteRequest {
     pub dry_run: bool,
 }
 
+impl RouteRequest {
+    /// The plainest question: a class and its bytes, all else as by default.
+    #[must_use]
+    pub fn new(workload: WorkloadName, kv_bytes: u64) -> Self {
+        Self {
+            workload,
+            kv_bytes,
+            request_id: None,
+            model: None,
+            source: None,
+            exclude: Vec::new(),
+            transfer_budget_ms: None,
+            dry_run: false,
+        }
+    }
+}
+
 /// The body of `POST /v1/transfers`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

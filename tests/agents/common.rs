@@ -18,14 +18,5 @@ pub(crate) async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
 }
 
 pub(crate) fn request(workload: &str, kv_bytes: u64) -> RouteRequest {
-    RouteRequest {
-        workload: workload.parse().unwrap(),
-        kv_bytes,
-        request_id: None,
-        model: None,
-        source: None,
-        exclude: Vec::new(),
-        transfer_budget_ms: None,
-        dry_run: false,
-    }
+    RouteRequest::new(workload.parse().unwrap(), kv_bytes)
 }

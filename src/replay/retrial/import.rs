@@ -91,16 +91,6 @@ fn nanos(arrival: &Arrival) -> u64 {
 }
 
 fn question(arrival: Arrival, key: u64, request_id: RequestId) -> policy::Input {
-    let Arrival { workload, kv_bytes, .. } = arrival;
-    let request = RouteRequest {
-        workload,
-        kv_bytes,
-        request_id: None,
-        model: None,
-        source: None,
-        exclude: Vec::new(),
-        transfer_budget_ms: None,
-        dry_run: false,
-    };
+    let request = RouteRequest::new(arrival.workload, arrival.kv_bytes);
     policy::Input::Route { key, request_id, request, traceparent: None }
 }

@@ -25,6 +25,10 @@ const SCRATCH: usize = 2 * HALF as usize;
 pub(super) const HALF: u32 = 1024 * 1024;
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
+/// Puts under way at once; one more is refused.
+const MAX_TRANSFERS: usize = 4_096;
+/// Chunks that were given up and have not ended, at most; the oldest are let go of.
+const MAX_LEFT: usize = 4_096;
 /// Announcements that came before anybody waited for them, at most; the oldest is forgotten.
 const MAX_EARLY: usize = 65_536;
 /// Looks in a row before the thread sleeps between two.
@@ -307,6 +311,12 @@ impl Inside {
                     Some(_) => self.arena.address() as u64,
                     None => self.scratch.as_ptr() as u64,
                 };
+                if self.transfers.len() >= MAX_TRANSFERS {
+                    let error = FabricError::Local(format!("{MAX_TRANSFERS} puts are under way"));
+                    // Fails only if nobody waits.
+                    let _ = done.send(Put { result: Err(error), over: true });
+                    return;
+                }
                 self.transfers.push(Transfer::new(peer, job, base, cancel, done));
             }
             Command::Look | Command::Close(_) => {}
@@ -378,6 +388,8 @@ impl Inside {
             }
         });
         if ended {
+            let beyond = self.left.len().saturating_sub(MAX_LEFT);
+            self.left.drain(..beyond);
             self.forget_unused();
         }
         moved
