@@ -320,7 +320,7 @@ async fn attempt(
         return Attempt::Ended(Err(PathError::Local(format!("rail {} is gone", plan.path.id.rail))));
     };
     let deadline = Duration::from_millis(plan.deadline_ms);
-    let write = Write { lease: plan.lease.id.clone(), blocks: blocks.to_vec(), deadline };
+    let write = Write { lease: plan.lease.id.clone(), blocks: blocks.to_vec().into(), deadline };
     let shared_before = rail.in_flight_bytes();
     let sending = rail.sending(bytes);
     let start = Instant::now();
