@@ -130,7 +130,8 @@ impl Reader {
         let run = Run::new(extents, bytes, arena.size()).map_err(|error| PathError::Local(error.to_string()))?;
         let left = self.left.checked_sub(bytes).filter(|left| (*left == 0) == last);
         self.taken = given.extents.len();
-        self.left = left.ok_or_else(|| PathError::Local("the blocks do not hold as many bytes as was said".to_owned()))?;
+        self.left =
+            left.ok_or_else(|| PathError::Local("the blocks do not hold as many bytes as was said".to_owned()))?;
         Ok(Part { run, last })
     }
 

@@ -54,7 +54,9 @@ pub(super) async fn probe(
             match hear(&peer.node, &mut back).await? {
                 Reply::Echo => echo(&peer.node, &mut back, payload_bytes as usize).await,
                 Reply::Refused(detail) => Err(PathError::Refused { peer: peer.node.clone(), detail }),
-                other @ (Reply::Landed { .. } | Reply::Corrupt | Reply::Came) => Err(gone(&peer.node, format!("answered {other:?}"))),
+                other @ (Reply::Landed { .. } | Reply::Corrupt | Reply::Came) => {
+                    Err(gone(&peer.node, format!("answered {other:?}")))
+                }
             }
         };
         both(send, receive).await?;
