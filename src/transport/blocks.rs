@@ -34,7 +34,6 @@ struct Given {
 #[derive(Debug)]
 pub struct Feed {
     given: watch::Sender<Given>,
-    waits: Arc<Waits>,
 }
 
 impl Blocks {
@@ -44,14 +43,31 @@ impl Blocks {
     pub fn coming(bytes: u64, first: Vec<Extent>) -> (Feed, Self) {
         let (sender, given) = watch::channel(Given { extents: first, whole: false });
         let waits = Arc::new(Waits::default());
-        let feed = Feed { given: sender, waits: Arc::clone(&waits) };
-        (feed, Self { bytes, given, waits: Some(waits) })
+        (Feed { given: sender }, Self { bytes, given, waits: Some(waits) })
     }
 
     /// How many bytes they hold.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Those that have come so far.
+    #[must_use]
+    pub fn so_far(&self) -> Vec<Extent> {
+        self.given.borrow().extents.clone()
+    }
+
+    /// How long writes have waited for their source so far.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waits.as_ref().map_or(Duration::ZERO, |waits| waits.so_far())
+    }
+
+    /// How long one has been waiting for it now, if one is.
+    #[must_use]
+    pub fn waiting(&self) -> Option<Duration> {
+        self.waits.as_ref()?.lock().since.map(|since| since.elapsed())
     }
 
     /// Whether all of them were there from the beginning.
@@ -81,18 +97,6 @@ impl Feed {
             given.whole = last;
         });
     }
-
-    /// All blocks so far.
-    #[must_use]
-    pub fn given(&self) -> Vec<Extent> {
-        self.given.borrow().extents.clone()
-    }
-
-    /// How long writes have waited for blocks so far.
-    #[must_use]
-    pub fn waited(&self) -> Duration {
-        self.waits.so_far()
-    }
 }
 
 /// A reader of blocks.
@@ -104,7 +108,7 @@ pub(super) struct Reader {
     waits: Option<Arc<Waits>>,
 }
 
-/// Blocks that came together.
+/// Blocks that came together. There may be none where they are the last.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) run: Run,
@@ -128,7 +132,7 @@ impl Reader {
         let (extents, last) = (given.extents.get(taken..).unwrap_or_default(), given.whole);
         let bytes = extents.iter().fold(0_u64, |sum, block| sum.saturating_add(block.bytes));
         let run = Run::new(extents, bytes, arena.size()).map_err(|error| PathError::Local(error.to_string()))?;
-        let left = self.left.checked_sub(bytes).filter(|left| (*left == 0) == last);
+        let left = self.left.checked_sub(bytes).filter(|left| *left == 0 || !last);
         self.taken = given.extents.len();
         self.left =
             left.ok_or_else(|| PathError::Local("the blocks do not hold as many bytes as was said".to_owned()))?;
@@ -277,11 +281,11 @@ mod tests {
         };
         let (next, ()) = tokio::join!(reader.next(&arena), give);
         assert_eq!(pieces(next.unwrap()), (vec![extent(10, 2), extent(20, 3)], true));
-        assert_eq!(feed.waited(), Duration::from_secs(5));
+        assert_eq!(blocks.waited(), Duration::from_secs(5));
         let all = vec![extent(0, 4), extent(10, 2), extent(20, 3)];
         assert_eq!(pieces(blocks.read().next(&arena).await.unwrap()), (all.clone(), true));
-        assert_eq!(feed.given(), all);
-        assert_eq!(feed.waited(), Duration::from_secs(5), "what is there is not waited for");
+        assert_eq!(blocks.so_far(), all);
+        assert_eq!(blocks.waited(), Duration::from_secs(5), "what is there is not waited for");
     }
 
     #[tokio::test]

@@ -119,7 +119,7 @@ pub trait Opening: Send {
 pub trait Link: Send + Sync {
     /// Puts the pieces into the peer's arena, then announces the arrival of `number` there, if there is
     /// one: of everything that was put before, too. Pieces are within both arenas, as far as the peer
-    /// was believed. Ends soon after `cancel` or the deadline.
+    /// was believed; there may be none where there is a number. Ends soon after `cancel` or the deadline.
     fn put<'a>(
         &'a self,
         pieces: Vec<Piece>,

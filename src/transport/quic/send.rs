@@ -130,30 +130,34 @@ impl Stream<'_> {
         mut source: Reader,
         mut came: watch::Receiver<u64>,
     ) -> Result<[u8; 32], PathError> {
-        for sent in 0.. {
+        let mut parts = 0;
+        loop {
             let Part { run, last } = match first.take() {
                 Some(first) => first,
                 None => {
                     // While something is under way its time counts; only then is the source waited for.
                     if !source.is_ready() {
                         let ended = |_| gone(self.peer, "ended the stream in the middle".to_owned());
-                        came.wait_for(|came| *came >= sent).await.map_err(ended)?;
+                        came.wait_for(|came| *came >= parts).await.map_err(ended)?;
                     }
                     source.next(self.arena).await?
                 }
             };
-            if !self.at_once {
-                self.out.write_all(&run.left().to_le_bytes()).await.map_err(|error| write_error(self.peer, error))?;
+            // There may be none where they are the last.
+            if run.left() > 0 {
+                parts += 1;
+                self.part(run).await?;
             }
-            self.run(run).await?;
             if last {
-                break;
+                return Ok(self.hasher.finalize().into());
             }
         }
-        Ok(self.hasher.finalize().into())
     }
 
-    async fn run(&mut self, mut run: Run) -> Result<(), PathError> {
+    async fn part(&mut self, mut run: Run) -> Result<(), PathError> {
+        if !self.at_once {
+            self.out.write_all(&run.left().to_le_bytes()).await.map_err(|error| write_error(self.peer, error))?;
+        }
         let mut buffers = Buffers::default();
         while run.left() > 0 {
             let mut buffer = buffers.take();
