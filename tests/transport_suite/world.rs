@@ -34,6 +34,9 @@ pub(crate) enum Kind {
     /// A fabric rail on NIXL.
     #[cfg(feature = "nixl")]
     Nixl,
+    /// A fabric rail on UCX.
+    #[cfg(feature = "ucx")]
+    Ucx,
 }
 
 impl Kind {
@@ -44,6 +47,13 @@ impl Kind {
             Self::Nixl => {
                 let (library, found) = (nixl().library, seam::transport::nixl::find(nixl().library.as_deref()));
                 assert!(library.is_none() || found.is_ok(), "SEAM_NIXL_LIBRARY: {found:?}");
+                found.inspect_err(|error| println!("skipped: {error}")).is_ok()
+            }
+            #[cfg(feature = "ucx")]
+            Self::Ucx => {
+                let found = seam::transport::ucx::find(None);
+                let named = std::env::var_os("SEAM_UCX_LIBRARY");
+                assert!(named.is_none() || found.is_ok(), "SEAM_UCX_LIBRARY: {found:?}");
                 found.inspect_err(|error| println!("skipped: {error}")).is_ok()
             }
             _ => true,
@@ -121,6 +131,12 @@ impl World {
             #[cfg(feature = "nixl")]
             Kind::Nixl => {
                 let started = seam::transport::nixl::Nixl::start(&name(node), &nixl(), true, Arc::clone(&arena));
+                fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
+            }
+            #[cfg(feature = "ucx")]
+            Kind::Ucx => {
+                let expected = seam::transport::ucx::Expected { rail: "r0".to_owned(), bandwidth_gbps: 1.0 };
+                let started = seam::transport::ucx::Ucx::start(&Default::default(), true, expected, Arc::clone(&arena));
                 fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
             }
         };
