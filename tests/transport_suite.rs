@@ -5,6 +5,8 @@
 mod fabric;
 #[path = "transport_suite/hostile.rs"]
 mod hostile;
+#[path = "transport_suite/leaks.rs"]
+mod leaks;
 #[path = "transport_suite/memory.rs"]
 mod memory;
 #[path = "transport_suite/proxy.rs"]
@@ -54,6 +56,14 @@ macro_rules! any_backend {
             a_peer_that_is_not_there_fails_within_the_deadline,
             a_peer_that_restarted_is_used_again,
         );
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[ignore = "takes its time, and looks at the whole process: run by name"]
+        async fn ten_thousand_transfers_leave_nothing_behind() {
+            if super::Kind::$kind.is_here() {
+                super::leaks::run(super::World::new(super::Kind::$kind)).await;
+            }
+        }
     };
 }
 

@@ -279,6 +279,11 @@ impl Ledger {
         self.change(id, |granted| granted.void = true);
     }
 
+    /// The lease is over, and nobody asks for it any more.
+    pub(crate) fn forget(&self, id: &LeaseId) {
+        self.leases.lock().unwrap().remove(id);
+    }
+
     /// While held, whoever wants to open the lease must wait.
     pub(crate) fn hold(&self, id: &LeaseId, held: bool) {
         self.change(id, |granted| granted.held = held);

@@ -14,7 +14,7 @@ use super::wire::{Done, Outcome, Reply, Request};
 use super::{FabricError, Greeting, Link, Piece, Put};
 use crate::arena::{Arena, Run};
 use crate::model::{Extent, LeaseId, NodeName};
-use crate::net::RecvStream;
+use crate::net::{Connection, RecvStream};
 use crate::transport::dial::{Purpose, millis};
 use crate::transport::stream::{CODE_CANCELLED, CODE_UNFINISHED, Outgoing, gone, hear, open, say};
 use crate::transport::{PathError, Peer, Write, Written, check_probe};
@@ -124,7 +124,7 @@ impl Job {
                 say(node, &mut out, &request).await?;
                 Ok((hear(node, &mut back).await?, out, back))
             };
-            let (reply, mut out, back) = self.shared.dialer.run(&self.peer, Purpose::Small, deadline, offer).await?;
+            let (reply, mut out, back) = dialed(&self.shared, &self.peer, deadline, offer).await?;
             match reply {
                 Reply::Place { extents, number } => return Ok(Offered { outbound, out, back, extents, number }),
                 Reply::NoSession => outbound.end(),
@@ -251,7 +251,7 @@ async fn outbound(shared: &Arc<Shared>, peer: &Peer, deadline: Duration) -> Resu
             }
         }
     };
-    let (session, welcome, out, mut back) = shared.dialer.run(peer, Purpose::Small, deadline, hello).await?;
+    let (session, welcome, out, mut back) = dialed(shared, peer, deadline, hello).await?;
     let link = opening.connect(welcome).await.map_err(local)?;
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
@@ -263,6 +263,21 @@ async fn outbound(shared: &Arc<Shared>, peer: &Peer, deadline: Duration) -> Resu
     let outbound = Arc::new(Outbound { session, link, _stream: out, over });
     *kept = Some(Arc::clone(&outbound));
     Ok(outbound)
+}
+
+/// Runs `work` on a connection to the peer. A little earlier than the caller gives up, since only what
+/// ends by itself forgets a connection that is silent.
+async fn dialed<T>(
+    shared: &Shared,
+    peer: &Peer,
+    deadline: Duration,
+    work: impl AsyncFnOnce(Connection) -> Result<T, PathError>,
+) -> Result<T, PathError> {
+    let done = shared.dialer.run(peer, Purpose::Small, deadline - deadline / 16, work).await;
+    done.map_err(|error| match error {
+        PathError::TimedOut { peer, .. } => PathError::TimedOut { peer, limit_ms: millis(deadline) },
+        error => error,
+    })
 }
 
 async fn in_time<T>(

@@ -180,17 +180,21 @@ impl Endpoint {
         }
     }
 
-    /// Begins to close it. Whatever is under way on it ends, with an error.
-    pub(super) fn close(self) -> Closing {
+    /// Begins to close it. Whatever is under way on it ends, with an error. None of one that does not
+    /// close: what it uses is kept for ever, as the library may use it.
+    pub(super) fn close(self) -> Option<Closing> {
         let param = RequestParam { mask: OP_FLAGS, flags: CLOSE_FORCE, ..RequestParam::NONE };
         // SAFETY: the endpoint is open and used no more: only this value has it.
         let closed = unsafe { (self.ucp.api.ep_close_nbx)(self.handle, &raw const param) };
-        let request = match said(closed) {
-            Said::UnderWay(request) => request,
-            // One that cannot be closed is one that the library has closed already.
-            Said::Done | Said::Failed(_) => ptr::null_mut(),
-        };
-        Closing { endpoint: self, request }
+        match said(closed) {
+            Said::UnderWay(request) => Some(Closing { endpoint: self, request }),
+            Said::Done => Some(Closing { endpoint: self, request: ptr::null_mut() }),
+            Said::Failed(status) => {
+                tracing::warn!(error = self.ucp.api.words(status), "UCX does not close an endpoint");
+                std::mem::forget(self);
+                None
+            }
+        }
     }
 }
 

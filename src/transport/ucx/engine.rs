@@ -25,7 +25,6 @@ pub(super) struct UcxEngine {
     asked: Option<String>,
     expected: Expected,
     ucp: Rc<Ucp>,
-    memory: Rc<Memory>,
 }
 
 impl UcxEngine {
@@ -40,15 +39,8 @@ impl UcxEngine {
         // Asked for once here, so that a library without one is an error now.
         ucp.descriptor()?;
         let keys = Keys { address: ucp.address()?, arena: ucp.key(Place::Arena)?, scratch: ucp.key(Place::Scratch)? };
-        let engine = Self {
-            endpoints: HashMap::new(),
-            closing: Vec::new(),
-            next: 0,
-            asked: asked(config),
-            expected,
-            ucp,
-            memory: Rc::clone(memory),
-        };
+        let engine =
+            Self { endpoints: HashMap::new(), closing: Vec::new(), next: 0, asked: asked(config), expected, ucp };
         Ok((engine, keys))
     }
 
@@ -57,7 +49,7 @@ impl UcxEngine {
     }
 
     fn close(&mut self, peer: u64) {
-        self.closing.extend(self.endpoints.remove(&peer).map(Endpoint::close));
+        self.closing.extend(self.endpoints.remove(&peer).and_then(Endpoint::close));
     }
 
     /// Says what the library has chosen, and whether that was to be expected.
@@ -84,7 +76,7 @@ impl Engine for UcxEngine {
         let mut endpoint = Endpoint::new(&self.ucp, &keys.address)?;
         let keys = [(Place::Arena, &keys.arena), (Place::Scratch, &keys.scratch)];
         if let Err(error) = keys.into_iter().try_for_each(|(place, key)| endpoint.take(place, key)) {
-            self.closing.push(endpoint.close());
+            self.closing.extend(endpoint.close());
             return Err(error);
         }
         self.report(&endpoint, node);
@@ -141,15 +133,15 @@ impl Engine for UcxEngine {
 
 impl Drop for UcxEngine {
     fn drop(&mut self) {
-        self.closing.extend(self.endpoints.drain().map(|(_, endpoint)| endpoint.close()));
+        self.closing.extend(self.endpoints.drain().filter_map(|(_, endpoint)| endpoint.close()));
         let until = Instant::now() + CLOSE_LIMIT;
         while !self.closing.is_empty() {
             self.ucp.progress();
             self.closing.retain_mut(|closing| !closing.is_over());
             if Instant::now() >= until {
                 tracing::warn!(left = self.closing.len(), "UCX does not close its endpoints; what they use is kept");
+                // With them the worker and its memory, of which they are.
                 std::mem::forget(std::mem::take(&mut self.closing));
-                std::mem::forget((Rc::clone(&self.ucp), Rc::clone(&self.memory)));
             }
         }
     }

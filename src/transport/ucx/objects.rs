@@ -36,19 +36,26 @@ pub(super) struct Ucp {
     pub(super) worker: Handle,
     mapped: Vec<(Place, Handle)>,
     come: Box<RefCell<Vec<Announcement>>>,
+    memory: Rc<Memory>,
 }
 
 impl Ucp {
     /// Loads the library and maps memory. `receives`: peers may write to it.
-    pub(super) fn new(configured: &UcxConfig, receives: bool, memory: &Memory) -> Result<Self, UcxError> {
+    pub(super) fn new(configured: &UcxConfig, receives: bool, memory: &Rc<Memory>) -> Result<Self, UcxError> {
         let (api, _) = library::open(configured.library.as_deref())?;
         // Owned from here on, so that every early return lets go of it.
-        let mut ucp =
-            Self { api, context: ptr::null_mut(), worker: ptr::null_mut(), mapped: Vec::new(), come: Box::default() };
+        let mut ucp = Self {
+            api,
+            context: ptr::null_mut(),
+            worker: ptr::null_mut(),
+            mapped: Vec::new(),
+            come: Box::default(),
+            memory: Rc::clone(memory),
+        };
         ucp.make_context(configured)?;
         ucp.make_worker()?;
         for place in [Place::Arena, Place::Scratch] {
-            ucp.map(place, memory, receives)?;
+            ucp.map(place, receives)?;
         }
         Ok(ucp)
     }
@@ -132,8 +139,8 @@ impl Ucp {
         self.check("its handler of announcements", status)
     }
 
-    fn map(&mut self, place: Place, memory: &Memory, receives: bool) -> Result<(), UcxError> {
-        let (address, length) = memory.region(place);
+    fn map(&mut self, place: Place, receives: bool) -> Result<(), UcxError> {
+        let (address, length) = self.memory.region(place);
         let params = MemParams {
             field_mask: MEM_ADDRESS | MEM_LENGTH | MEM_PROT,
             address: address as *mut c_void,
@@ -143,7 +150,7 @@ impl Ucp {
             memory_type: 0,
         };
         let mut mapped = ptr::null_mut();
-        // SAFETY: memory stays where it is until after the engine, and thereby this value, is dropped.
+        // SAFETY: memory stays where it is as long as this value, which unmaps it before.
         let status = unsafe { (self.api.mem_map)(self.context, &raw const params, &raw mut mapped) };
         self.check(&format!("its mapping of {length} bytes"), status)?;
         self.mapped.push((place, mapped));
