@@ -102,6 +102,30 @@ mod nixl {
 #[cfg(feature = "ucx")]
 mod ucx {
     any_backend!(Ucx);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn two_versions_that_face_each_other_move_bytes_or_say_which_they_are() {
+        if super::Kind::OldUcx.is_here() {
+            for (ours, theirs) in [(super::Kind::Ucx, super::Kind::OldUcx), (super::Kind::OldUcx, super::Kind::Ucx)] {
+                super::two_versions_move_bytes_or_say_which_they_are(ours, theirs).await;
+            }
+        }
+    }
+}
+
+#[cfg(feature = "ucx")]
+async fn two_versions_move_bytes_or_say_which_they_are(ours: Kind, theirs: Kind) {
+    let world = World::new(ours);
+    let (p, d) = (world.node("p", MIB), World::of(theirs, &world).node("d", MIB));
+    p.fill(8);
+    let blocks = [extent(5, 300_000)];
+    d.ledger.grant(lease(1), "p", &blocks);
+    let written = p.write_within(Duration::from_secs(8), &d.peer, lease(1), &blocks).await;
+    println!("{ours:?} to {theirs:?}: {written:?}");
+    match written {
+        Ok(_) => assert!(d.bytes(&blocks) == p.bytes(&blocks)),
+        Err(error) => assert!(error.to_string().contains("this side's UCX is"), "{error}"),
+    }
 }
 
 async fn a_thousand_scattered_blocks_arrive_in_order_and_nothing_else_changes(world: World) {

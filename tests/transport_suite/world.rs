@@ -37,6 +37,9 @@ pub(crate) enum Kind {
     /// A fabric rail on UCX.
     #[cfg(feature = "ucx")]
     Ucx,
+    /// The same on another UCX, from where `SEAM_UCX_OLD_LIBRARY` says.
+    #[cfg(feature = "ucx")]
+    OldUcx,
 }
 
 impl Kind {
@@ -48,6 +51,14 @@ impl Kind {
                 let (library, found) = (nixl().library, seam::transport::nixl::find(nixl().library.as_deref()));
                 assert!(library.is_none() || found.is_ok(), "SEAM_NIXL_LIBRARY: {found:?}");
                 found.inspect_err(|error| println!("skipped: {error}")).is_ok()
+            }
+            #[cfg(feature = "ucx")]
+            Self::OldUcx => {
+                let is_named = std::env::var_os("SEAM_UCX_OLD_LIBRARY").is_some();
+                if !is_named {
+                    println!("skipped: SEAM_UCX_OLD_LIBRARY is not set");
+                }
+                is_named && Self::Ucx.is_here()
             }
             #[cfg(feature = "ucx")]
             Self::Ucx => {
@@ -134,9 +145,11 @@ impl World {
                 fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
             }
             #[cfg(feature = "ucx")]
-            Kind::Ucx => {
+            Kind::Ucx | Kind::OldUcx => {
+                let old = std::env::var_os("SEAM_UCX_OLD_LIBRARY").filter(|_| self.kind == Kind::OldUcx);
+                let config = seam::transport::ucx::UcxConfig { library: old.map(Into::into), ..Default::default() };
                 let expected = seam::transport::ucx::Expected { rail: "r0".to_owned(), bandwidth_gbps: 1.0 };
-                let started = seam::transport::ucx::Ucx::start(&Default::default(), true, expected, Arc::clone(&arena));
+                let started = seam::transport::ucx::Ucx::start(&config, true, expected, Arc::clone(&arena));
                 fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
             }
         };
