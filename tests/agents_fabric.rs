@@ -142,7 +142,7 @@ fn why(report: &TransferReport) -> String {
 }
 
 async fn moved(p0: &Process, lease: &LeaseId, blocks: Vec<Extent>) -> TransferReport {
-    p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks }).await.unwrap()
+    p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk: None }).await.unwrap()
 }
 
 async fn scattered_blocks_of_every_size_arrive_as_they_were(mover: Mover) {

@@ -258,7 +258,13 @@ impl<E: Engine> Worker<E> {
 
     /// Puts so many bytes from this side's scratch memory to the peer's, which is there.
     async fn probe(&self, remote: &Remote<E>, bytes: u32, scratch: u64, deadline: Duration) -> Result<(), FabricError> {
-        let job = Job { pieces: scratch_pieces(bytes), remote_base: scratch, announcement: None, deadline };
+        let job = Job {
+            pieces: scratch_pieces(bytes),
+            remote_base: scratch,
+            place: Place::Scratch,
+            announcement: None,
+            deadline,
+        };
         // Dropped with this future: what is under way then comes to its end by itself.
         let cancel = CancellationToken::new();
         let _cancelled_when_dropped = cancel.clone().drop_guard();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::{Announcement, Engine, HALF, Job, Remote, Token, Worker};
+use super::{Announcement, Engine, HALF, Job, Place, Remote, Token, Worker};
 use crate::model::NodeName;
 use crate::transport::fabric::{Entry, FabricError, Link, Piece, Put};
 use crate::transport::{BoxFuture, MAX_PROBE_BYTES};
@@ -65,7 +65,7 @@ impl<E: Engine> Link for WorkerLink<E> {
     fn put<'a>(
         &'a self,
         pieces: Vec<Piece>,
-        number: u64,
+        number: Option<u64>,
         deadline: Duration,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Put> {
@@ -76,8 +76,8 @@ impl<E: Engine> Link for WorkerLink<E> {
                 let detail = format!("{} bytes at {} are outside the peer's arena", piece.bytes, piece.remote);
                 return Put { result: Err(FabricError::Protection(detail)), over: true };
             }
-            let announcement = Some(Announcement { token: self.target.token, number });
-            let job = Job { pieces, remote_base: self.target.arena, announcement, deadline };
+            let announcement = number.map(|number| Announcement { token: self.target.token, number });
+            let job = Job { pieces, remote_base: self.target.arena, place: Place::Arena, announcement, deadline };
             let put = self.worker.put(&self.remote, job, cancel.clone()).await;
             Put { result: put.result.map_err(|error| self.explained(error)), over: put.over }
         })

@@ -24,8 +24,10 @@ pub(crate) struct Job {
     pub(crate) pieces: Vec<Piece>,
     /// The address at the peer that its offsets count from.
     pub(crate) remote_base: u64,
-    /// What is announced to the peer once all of it is in its arena; none for a probe, which goes from
-    /// scratch memory to scratch memory.
+    /// Of which memory they are.
+    pub(crate) place: Place,
+    /// What is announced to the peer once all of it, and all that was put before, is in its memory;
+    /// nothing if none.
     pub(crate) announcement: Option<Announcement>,
     /// How long it may take.
     pub(crate) deadline: Duration,
@@ -83,11 +85,10 @@ impl<E: Engine> Transfer<E> {
         cancel: CancellationToken,
         done: oneshot::Sender<Put>,
     ) -> Self {
-        let place = if job.announcement.is_some() { Place::Arena } else { Place::Scratch };
         Self {
             peer,
-            place,
-            chunks: chunks(&job.pieces, memory.region(place).0 as u64, job.remote_base),
+            place: job.place,
+            chunks: chunks(&job.pieces, memory.region(job.place).0 as u64, job.remote_base),
             posted: false,
             stage: Stage::Posts,
             under_way: Vec::new(),
@@ -122,8 +123,9 @@ impl<E: Engine> Transfer<E> {
         moved |= self.post(engine);
         if self.under_way.is_empty() {
             return match self.stage {
-                // What was never posted is over, and what has failed cannot be waited for.
-                Stage::Posts if self.failed || !self.posted => self.end(),
+                // What was given up before anything was posted is over, and what has failed cannot be
+                // waited for.
+                Stage::Posts if self.failed || !self.posted && self.given_up.is_some() => self.end(),
                 Stage::Posts => self.enter(Stage::Flushes, engine),
                 Stage::Flushes if self.failed || self.given_up.is_some() => self.end(),
                 Stage::Flushes => self.enter(Stage::Announces, engine),
