@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Quic,
     #[cfg(feature = "nixl")]
     Nixl,
+    #[cfg(feature = "ucx")]
+    Ucx,
 }
 
 impl Kind {
@@ -33,7 +35,12 @@ impl Kind {
         #[cfg(feature = "nixl")]
         match seam::transport::nixl::find(super::plain::nixl_library().as_deref()) {
             Ok(_) => here.push(Self::Nixl),
-            Err(error) => println!("skipped: {error}"),
+            Err(error) => eprintln!("skipped: {error}"),
+        }
+        #[cfg(feature = "ucx")]
+        match seam::transport::ucx::find(None) {
+            Ok(_) => here.push(Self::Ucx),
+            Err(error) => eprintln!("skipped: {error}"),
         }
         here
     }
@@ -43,6 +50,8 @@ impl Kind {
             Self::Quic => "quic",
             #[cfg(feature = "nixl")]
             Self::Nixl => "nixl",
+            #[cfg(feature = "ucx")]
+            Self::Ucx => "ucx",
         }
     }
 
@@ -56,6 +65,12 @@ impl Kind {
                 let library = super::plain::nixl_library();
                 let config = seam::transport::nixl::NixlConfig { library, ..Default::default() };
                 Some(Arc::new(seam::transport::nixl::Nixl::start(node, &config, true, Arc::clone(arena)).unwrap()))
+            }
+            #[cfg(feature = "ucx")]
+            Self::Ucx => {
+                let expected = seam::transport::ucx::Expected { rail: "bench".to_owned(), bandwidth_gbps: 1.0 };
+                let ucx = seam::transport::ucx::Ucx::start(&Default::default(), true, expected, Arc::clone(arena));
+                Some(Arc::new(ucx.unwrap()))
             }
         }
     }
