@@ -161,9 +161,10 @@ class Chaos:
     Leaving it undoes what was registered with `undo`, judges, and ends the program: 0 if all held.
     """
 
-    def __init__(self, title, disturbed=(), lost_at_most=0):
-        # `disturbed`: agents that others may lose. `lost_at_most`: how many members anyone else may miss.
-        self.title, self.disturbed, self.lost_at_most = title, set(disturbed), lost_at_most
+    def __init__(self, title, disturbed=(), lost_at_most=0, strict=True):
+        # `disturbed`: agents that others may lose. `lost_at_most`: how many members anyone else may
+        # miss. `strict`: whether critical work was asked for.
+        self.title, self.disturbed, self.lost_at_most, self.strict = title, set(disturbed), lost_at_most, strict
         self.failed, self.undoing = [], []
 
     def undo(self, action):
@@ -227,6 +228,8 @@ class Chaos:
                    total > 0 and good >= least * total, f"{good} of {total}")
 
     def _always(self):
+        # What was true a moment ago is scraped, and the rules have been evaluated.
+        time.sleep(2)
         span = self.span()
         used = query(f"max_over_time(seam:sessions_used:sum[{span}])")
         most = {labels["node"]: int(count) for labels, count in used if labels["node"] in DECODE}
@@ -239,14 +242,15 @@ class Chaos:
             expected = len(AGENTS) - self.lost_at_most
             self.check(f"no healthy node was declared down: at least {expected} alive at all times",
                        least is not None and least >= expected, least)
-        self.strict_on_healthy()
+        if self.strict:
+            self.strict_on_healthy()
         self._nothing_is_lost()
 
     def _nothing_is_lost(self):
         """Without load every lease ends and every session is free again."""
         docker("stop", "seam-load")
         held = 'sum(seam_leases) == 0'
-        free = f"sum(min by (pool) (seam_headroom_sessions)) == {SESSIONS * len(DECODE)}"
+        free = f"sum(max by (pool) (seam_headroom_sessions)) == {SESSIONS * len(DECODE)}"
         try:
             # A lease of a holder that is gone ends with its time to live and its fence: 4 + 5 s, and what
             # a killed host's recovery adds.

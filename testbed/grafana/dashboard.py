@@ -51,8 +51,8 @@ ROWS = [
          [("histogram_quantile(0.99, sum by (node, le) (rate(seam_decision_seconds_bucket[1m])))", "{{node}}")], {"unit": "s"}),
     ]),
     ("How much headroom is left?", [
-        ("timeseries", "Sessions free in each pool", [("seam:headroom_sessions:min", "{{pool}}")], {}),
-        ("timeseries", "KV bytes free in each pool", [("min by (pool) (seam_headroom_kv_bytes)", "{{pool}}")],
+        ("timeseries", "Sessions free in each pool", [("seam:headroom_sessions:max", "{{pool}}")], {}),
+        ("timeseries", "KV bytes free in each pool", [("max by (pool) (seam_headroom_kv_bytes)", "{{pool}}")],
          {"unit": "bytes"}),
         ("timeseries", "Sessions given away by each decode host", [("seam:sessions_used:sum", "{{node}}")], {}),
         ("timeseries", "Leases by state", [("sum by (state) (seam_leases)", "{{state}}")], {}),
