@@ -67,7 +67,7 @@ fn why(report: &TransferReport) -> String {
 }
 
 async fn moved(p0: &Process, lease: &LeaseId, blocks: Vec<Extent>) -> TransferReport {
-    p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks }).await.unwrap()
+    p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk: None }).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

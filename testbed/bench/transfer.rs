@@ -84,7 +84,7 @@ fn main() {
 
     let write = || {
         let lease = LeaseId { node: peer.node.clone(), generation: 1, number: 1 };
-        let blocks = vec![Extent { offset: 0, bytes: BYTES }];
+        let blocks = vec![Extent { offset: 0, bytes: BYTES }].into();
         let written = sender.write(&peer, Write { lease, blocks, deadline: LIMIT });
         gb_per_s(ours.block_on(written).unwrap().elapsed)
     };

@@ -206,7 +206,7 @@ impl Node {
         lease: LeaseId,
         blocks: &[Extent],
     ) -> Result<Written, PathError> {
-        self.backend.write(peer, Write { lease, blocks: blocks.to_vec(), deadline }).await
+        self.backend.write(peer, Write { lease, blocks: blocks.to_vec().into(), deadline }).await
     }
 }
 

@@ -171,7 +171,7 @@ impl Link for NixlLink {
     fn put<'a>(
         &'a self,
         pieces: Vec<Piece>,
-        number: u64,
+        number: Option<u64>,
         deadline: Duration,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Put> {
@@ -182,7 +182,7 @@ impl Link for NixlLink {
                 let detail = format!("{} bytes at {} are outside the peer's arena", piece.bytes, piece.remote);
                 return Put { result: Err(FabricError::Protection(detail)), over: true };
             }
-            let job = Job { pieces, remote_base: self.arena, number: Some(number), deadline };
+            let job = Job { pieces, remote_base: self.arena, scratch: false, number, deadline };
             let put = self.worker.put(&self.remote, job, cancel.clone()).await;
             Put { result: put.result.map_err(|error| self.explained(error)), over: put.over }
         })
@@ -191,7 +191,7 @@ impl Link for NixlLink {
     fn probe(&self, payload_bytes: u32, deadline: Duration) -> BoxFuture<'_, Result<(), FabricError>> {
         Box::pin(async move {
             let pieces = scratch_pieces(payload_bytes.clamp(1, MAX_PROBE_BYTES));
-            let job = Job { pieces, remote_base: self.scratch, number: None, deadline };
+            let job = Job { pieces, remote_base: self.scratch, scratch: true, number: None, deadline };
             // Dropped with this future: what is under way then comes to its end by itself.
             let cancel = CancellationToken::new();
             let _cancelled_when_dropped = cancel.clone().drop_guard();

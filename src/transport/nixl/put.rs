@@ -26,6 +26,8 @@ pub(super) struct Job {
     pub(super) pieces: Vec<Piece>,
     /// The address at the peer that its offsets count from.
     pub(super) remote_base: u64,
+    /// Pieces are of the scratch memory rather than of the arena.
+    pub(super) scratch: bool,
     /// What is announced to the peer once all is there; nothing if none.
     pub(super) number: Option<u64>,
     /// How long it may take.

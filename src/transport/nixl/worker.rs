@@ -306,10 +306,9 @@ impl Inside {
             }
             Command::Forget(name) => self.forget(&name),
             Command::Put(peer, job, cancel, done) => {
-                // Probes have no number, and are made of scratch memory.
-                let base = match job.number {
-                    Some(_) => self.arena.address() as u64,
-                    None => self.scratch.as_ptr() as u64,
+                let base = match job.scratch {
+                    false => self.arena.address() as u64,
+                    true => self.scratch.as_ptr() as u64,
                 };
                 if self.transfers.len() >= MAX_TRANSFERS {
                     let error = FabricError::Local(format!("{MAX_TRANSFERS} puts are under way"));
