@@ -1,6 +1,6 @@
 """What a schema cannot say of the manifests: that their names meet, and that their configurations are good.
 
-Run by testbed/k8s/check, with PyYAML.
+Run by testbed/k8s/check, with PyYAML, and the agent that is to read them.
 """
 
 import os
@@ -11,7 +11,7 @@ import tempfile
 import yaml
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-AGENT = os.environ.get("SEAM_AGENT_PROGRAM", "target/debug/seam-agent")
+AGENT = sys.argv[1]
 
 with open(f"{HERE}/seam.yaml", encoding="utf-8") as file:
     objects = list(yaml.safe_load_all(file))

@@ -144,7 +144,7 @@ async fn serve(hosts: &Hosts, client: &Client, arrival: &Arrival, hold: Duration
     let outcome = record.outcome;
     let Some(lease) = record.lease else { return Seen::Refused(outcome) };
     let blocks = vec![Extent { offset: 0, bytes: arrival.kv_bytes }];
-    let answer = client.post("/v1/transfers", &TransferRequest { lease: lease.id.clone(), blocks }).await;
+    let answer = client.post("/v1/transfers", &TransferRequest { lease: lease.id.clone(), blocks, chunk: None }).await;
     let report: Result<TransferReport, _> = answer;
     let error = match report {
         Ok(report) if report.result == TransferResult::Delivered => {
