@@ -67,6 +67,7 @@ fn every_command_explains_itself() {
         &["route"],
         &["lease", "list"],
         &["lease", "release"],
+        &["load"],
         &["drain"],
         &["undrain"],
         &["certs"],
@@ -87,7 +88,7 @@ fn every_command_explains_itself() {
 #[test]
 fn bad_usage_is_status_two_and_says_what_is_allowed() {
     let mut text = String::new();
-    let cases: [&[&str]; 22] = [
+    let cases: [&[&str]; 25] = [
         &["statsu"],
         &["status", "--agent", "127.0.0.1:7980"],
         &["status", "--agent", "https://127.0.0.1:7980"],
@@ -110,6 +111,9 @@ fn bad_usage_is_status_two_and_says_what_is_allowed() {
         &["timeline", "dir", "--out", "x.svg", "--from", "-1"],
         &["route", "batch", "--bytes", "-1"],
         &["certs", "issue", "dir", "no/name"],
+        &["load"],
+        &["load", "--agent", "http://127.0.0.1:1", "--rate", "0"],
+        &["load", "--agent", "http://127.0.0.1:1", "--rate", "1", "--speedup", "2"],
     ];
     for args in cases {
         let output = seamctl(args);

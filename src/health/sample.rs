@@ -67,9 +67,15 @@ pub(super) fn admit(settings: &Settings, bandwidth_gbps: f64, sample: &Sample) -
     })
 }
 
-/// Whether this host itself was late while it measured.
+/// Whether this host itself was late while it measured. Where nothing came for a whole deadline, it is
+/// to blame only if it stalled for most of that: else a busy host, which stalls for a few milliseconds
+/// in any second, would never learn of a path that is dead.
 pub(super) fn is_late(settings: &Settings, sample: &Sample) -> bool {
-    sample.late_ms > settings.max_late_ms
+    let borne_ms = match sample.outcome {
+        SampleOutcome::Ok => settings.max_late_ms,
+        SampleOutcome::Lost | SampleOutcome::Failed => settings.max_late_ms.max(sample.elapsed_ms / 2.0),
+    };
+    sample.late_ms > borne_ms
 }
 
 /// How long bytes take alone, in milliseconds.
@@ -148,6 +154,19 @@ mod tests {
         assert!(too_fast(4.9) && !too_fast(5.1));
         assert_eq!(point(&Sample { late_ms: 20.1, ..sample(1.0, 64) }), Err(Discard::Late));
         assert!(point(&Sample { late_ms: 20.0, ..sample(1.0, 64) }).is_ok());
+    }
+
+    #[test]
+    fn a_missed_deadline_counts_unless_this_host_stalled_for_most_of_it() {
+        for outcome in [SampleOutcome::Lost, SampleOutcome::Failed] {
+            let missed = |late_ms| point(&Sample { outcome, late_ms, ..sample(700.0, 64) });
+            assert_eq!(missed(350.0).unwrap().drop_rate, 1.0);
+            assert_eq!(missed(350.1), Err(Discard::Late));
+            let refused_at_once = |late_ms| point(&Sample { outcome, late_ms, ..sample(1.0, 64) });
+            assert!(refused_at_once(20.0).is_ok());
+            assert_eq!(refused_at_once(20.1), Err(Discard::Late));
+        }
+        assert_eq!(point(&Sample { late_ms: 20.1, ..sample(700.0, 64) }), Err(Discard::Late));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Plain questions to a running agent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use seam::api::{Done, LeaseLine, MemberLine, PathLine, Status};
@@ -24,12 +24,17 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let token = self.token_file.as_ref().map(|path| {
-            std::fs::read_to_string(path)
-                .map_err(|error| Failure::usage(anyhow::anyhow!("--token-file {}: {error}", path.display())))
-        });
-        Ok(Client::new(&self.agent, token.transpose()?.as_deref())?)
+        client(&self.agent, self.token_file.as_deref())
     }
+}
+
+/// A client of the agent at `url`.
+pub(crate) fn client(url: &str, token_file: Option<&Path>) -> Result<Client, Failure> {
+    let token = token_file.map(|path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(anyhow::anyhow!("--token-file {}: {error}", path.display())))
+    });
+    Ok(Client::new(url, token.transpose()?.as_deref())?)
 }
 
 /// A question without further arguments.

@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 use seam::demo::{DECODE, DemoError, Options, PREFILL, Progress, REQUESTS, Run, SPEEDUP};
 use seam::trace::KvModel;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Failure, print};
 use crate::number::{number, whole};
 use crate::paint;
 use crate::shell;
+use crate::signals::stop_on_signals;
 
 /// What to run.
 #[derive(Args)]
@@ -97,19 +96,6 @@ impl Demo {
         }
         if passed { Ok(()) } else { Err(Failure::failed(anyhow::anyhow!("the demo did not pass; see the summary"))) }
     }
-}
-
-fn stop_on_signals() -> Result<CancellationToken, Failure> {
-    let stop = CancellationToken::new();
-    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut signals = signal(kind).map_err(Failure::failed)?;
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            stop.cancel();
-        });
-    }
-    Ok(stop)
 }
 
 /// Removes a line of progress that a terminal still shows.

@@ -9,11 +9,13 @@ mod doctor;
 mod exit;
 mod experiments;
 mod journal;
+mod load;
 mod number;
 mod output;
 mod paint;
 mod replay;
 mod shell;
+mod signals;
 mod simulate;
 mod table;
 mod timeline;
@@ -67,6 +69,8 @@ enum Command {
     /// Leases that an agent granted or holds.
     #[command(subcommand)]
     Lease(ask::Lease),
+    /// Send requests to running agents, as gateways and engines would, and count what comes of them.
+    Load(load::Load),
     /// Take no new work.
     Drain(ask::Plain),
     /// Take new work again.
@@ -108,6 +112,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Explain(explain) => on_runtime(explain.run()),
         Command::Route(route) => on_runtime(route.run()),
         Command::Lease(lease) => on_runtime(lease.run()),
+        Command::Load(load) => on_runtime(load.run()),
         Command::Drain(plain) => on_runtime(ask::drain(plain, true)),
         Command::Undrain(plain) => on_runtime(ask::drain(plain, false)),
         Command::Doctor(doctor) => doctor.run(),

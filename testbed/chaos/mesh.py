@@ -1,0 +1,271 @@
+"""The running testbed, as the chaos scripts see and disturb it: its agents' API, Prometheus, docker.
+
+A script disturbs the mesh inside `Chaos` and states what must have held. What held is read from
+Prometheus and from the agents' decision records, never from logs. Only the standard library.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PREFILL = ["p0", "p1"]
+DECODE = ["d0", "d1", "d2", "d3"]
+AGENTS = PREFILL + DECODE
+PORTS = {name: 27980 + number for number, name in enumerate(AGENTS)}
+LAST = {"p0": 10, "p1": 11, "d0": 20, "d1": 21, "d2": 22, "d3": 23}
+RAILS = ["rail-a", "rail-b"]
+NETWORKS = {"mesh": "10.77.0", "rail-a": "10.77.1", "rail-b": "10.77.2"}
+SESSIONS = 16
+STRICT = ("interactive", "release")
+PROMETHEUS = "http://127.0.0.1:29090"
+IMAGE = os.environ.get("SEAM_IMAGE", "seam:testbed")
+# In the short form faults last as long as they must to be seen.
+SHORT = bool(os.environ.get("SEAM_CHAOS_SHORT"))
+
+
+def length(full, short):
+    """How many seconds something lasts."""
+    return short if SHORT else full
+
+
+def docker(*args, check=True):
+    done = subprocess.run(["docker", *args], capture_output=True, text=True)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"docker {' '.join(args)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+_token = None
+
+
+def token():
+    global _token
+    if _token is None:
+        _token = docker("exec", "seam-d3", "busybox", "cat", "/etc/seam/token")
+    return _token
+
+
+def api(name, method, path, body=None, timeout=10):
+    """One call to an agent; its answer, or an HTTPError or URLError."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{PORTS[name]}{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"authorization": f"Bearer {token()}", "content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=timeout) as answer:
+        return json.load(answer)
+
+
+def faults(names, rails=RAILS, **how):
+    """Switches faults on, or off where none are named."""
+    for name in names:
+        for rail in rails:
+            api(name, "PUT", "/v1/faults", {"rail": rail, **how})
+
+
+def query(text, at=None):
+    """An instant query: [(labels, value)]."""
+    parameters = {"query": text, **({"time": at} if at else {})}
+    url = f"{PROMETHEUS}/api/v1/query?{urllib.parse.urlencode(parameters)}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        result = json.load(answer)["data"]["result"]
+    return [(line["metric"], float(line["value"][1])) for line in result]
+
+
+def value(text, at=None):
+    """The one value of a query; None where it has none."""
+    found = query(text, at)
+    return found[0][1] if found else None
+
+
+def wait(what, ask, patience=90):
+    """Waits for something that must become true; how many seconds it took."""
+    begun = time.time()
+    while True:
+        try:
+            if ask():
+                return time.time() - begun
+        except (urllib.error.URLError, OSError, RuntimeError):
+            pass
+        if time.time() - begun > patience:
+            raise TimeoutError(f"still not true after {patience} s: {what}")
+        time.sleep(0.5)
+
+
+def cut(name, others, networks=NETWORKS):
+    """From now on `name` sends into the void what it sends to `others`."""
+    _neighbours(name, others, networks, "busybox arp -s {address} 02:00:00:00:00:01")
+
+
+def heal(name, others, networks=NETWORKS):
+    _neighbours(name, others, networks, "busybox arp -d {address}")
+
+
+def _neighbours(name, others, networks, command):
+    # The containers themselves may do nothing of the kind: a helper in the same network, with the one
+    # capability that it needs, sets who the neighbours are.
+    addresses = [f"{NETWORKS[network]}.{LAST[other]}" for network in networks for other in others]
+    script = "; ".join(command.format(address=address) for address in addresses)
+    docker("run", "--rm", "--user", "0", "--cap-drop", "ALL", "--cap-add", "NET_ADMIN",
+           "--network", f"container:seam-{name}", IMAGE, "busybox", "sh", "-c", script)
+
+
+def disconnect(network, names):
+    for name in names:
+        docker("network", "disconnect", f"seam-{network}", f"seam-{name}")
+
+
+def connect(network, names):
+    for name in names:
+        docker("network", "connect", "--ip", f"{NETWORKS[network]}.{LAST[name]}", f"seam-{network}", f"seam-{name}")
+
+
+def alive_everywhere(names=AGENTS):
+    """Whether each of these agents sees every agent alive, now and as Prometheus has it."""
+    seen = dict((labels["node"], count) for labels, count in query('seam_members{state="alive"}'))
+    return all(seen.get(name) == len(AGENTS) for name in names) and value('sum(up{job="seam"})') == len(AGENTS)
+
+
+def calm(share=0.75):
+    """Whether the mesh is whole and most paths are healthy. All of them need not be: on a busy machine
+    one is unsteady now and then."""
+    healthy = value('sum(seam_paths{state="healthy"})') or 0
+    return alive_everywhere() and healthy >= share * len(PREFILL) * len(DECODE) * len(RAILS)
+
+
+def decisions(since):
+    """The decision records of every prefill host since a time, in seconds."""
+    found = []
+    for name in PREFILL:
+        records = api(name, "GET", f"/v1/decisions?limit=1000&since={int(since * 1000)}")
+        if len(records) == 1000:
+            raise RuntimeError(f"{name} made 1,000 decisions or more: ask in shorter spans")
+        found += records
+    return found
+
+
+def path_of(candidate):
+    return candidate["path"] or ""
+
+
+class Chaos:
+    """One disturbance: waits for calm, then counts what held until its end.
+
+    Leaving it undoes what was registered with `undo`, judges, and ends the program: 0 if all held.
+    """
+
+    def __init__(self, title, disturbed=(), lost_at_most=0, strict=True):
+        # `disturbed`: agents that others may lose. `lost_at_most`: how many members anyone else may
+        # miss. `strict`: whether critical work was asked for.
+        self.title, self.disturbed, self.lost_at_most, self.strict = title, set(disturbed), lost_at_most, strict
+        self.failed, self.undoing = [], []
+
+    def undo(self, action):
+        """To be done whatever happens."""
+        self.undoing.append(action)
+
+    def check(self, what, holds, seen=""):
+        print(f"  {'ok  ' if holds else 'FAIL'} {what}{f': {seen}' if seen != '' else ''}", flush=True)
+        if not holds:
+            self.failed.append(what)
+
+    def __enter__(self):
+        print(f"== {self.title}", flush=True)
+        wait("the mesh is calm and under load", lambda: calm() and value("sum(rate(seam_decisions_total[10s]))"))
+        self.begun = time.time()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for action in reversed(self.undoing):
+            try:
+                action()
+            except (RuntimeError, urllib.error.URLError, OSError) as problem:
+                self.check("what was disturbed is undone", False, problem)
+        if error is not None:
+            self.check("the script came to its end", False, error if str(error) else kind.__name__)
+        try:
+            self._always()
+        except (TimeoutError, RuntimeError, urllib.error.URLError, OSError) as problem:
+            self.check("what must always hold could be judged", False, problem)
+        seconds = time.time() - self.begun
+        verdict = f"FAILED: {', '.join(self.failed)}" if self.failed else "passed"
+        print(f"  {verdict}, {seconds:.0f} s\n", flush=True)
+        sys.exit(1 if self.failed else 0)
+
+    def recovered(self, what, ask, within):
+        """How long until all is well again, as Prometheus has it."""
+        try:
+            self.check(f"{what} within {within} s", True, f"{wait(what, ask, within):.0f} s")
+        except TimeoutError as late:
+            self.check(f"{what} within {within} s", False, late)
+
+    def span(self):
+        return f"{max(5, int(time.time() - self.begun) + 1)}s"
+
+    def strict_on_healthy(self, since=None, least=0.99):
+        """Critical work went over a healthy path wherever an admissible one was healthy."""
+        good = bad = 0
+        for record in decisions(since or self.begun):
+            if record["workload"]["name"] not in STRICT:
+                continue
+            healthy = [c for c in record["candidates"] if c["path_state"] == "healthy" and c["admissible"]]
+            if not healthy:
+                continue
+            chosen = [c for c in record["candidates"] if c["chosen"]]
+            if chosen and chosen[0]["path_state"] == "healthy":
+                good += 1
+            else:
+                bad += 1
+        total = good + bad
+        self.check(f"strict on healthy paths, where one exists: at least {least:.0%}",
+                   total > 0 and good >= least * total, f"{good} of {total}")
+
+    def _always(self):
+        # What was true a moment ago is scraped, and the rules have been evaluated.
+        time.sleep(2)
+        span = self.span()
+        used = query(f"max_over_time(seam:sessions_used:sum[{span}])")
+        most = {labels["node"]: int(count) for labels, count in used if labels["node"] in DECODE}
+        self.check(f"no over-commit: at most {SESSIONS} sessions a decode host", most and max(most.values()) <= SESSIONS,
+                   most)
+        overlaps = sum(_overlapping(name) for name in DECODE if name not in self.disturbed)
+        self.check("no two leases share memory", overlaps == 0, overlaps)
+        if others := [name for name in AGENTS if name not in self.disturbed]:
+            least = value(f'min(min_over_time(seam_members{{state="alive",node=~"{"|".join(others)}"}}[{span}]))')
+            expected = len(AGENTS) - self.lost_at_most
+            self.check(f"no healthy node was declared down: at least {expected} alive at all times",
+                       least is not None and least >= expected, least)
+        if self.strict:
+            self.strict_on_healthy()
+        self._nothing_is_lost()
+
+    def _nothing_is_lost(self):
+        """Without load every lease ends and every session is free again."""
+        docker("stop", "seam-load")
+        held = 'sum(seam_leases) == 0'
+        free = f"sum(max by (pool) (seam_headroom_sessions)) == {SESSIONS * len(DECODE)}"
+        try:
+            # A lease of a holder that is gone ends with its time to live and its fence: 4 + 5 s, and what
+            # a killed host's recovery adds.
+            took = wait("every lease has ended", lambda: bool(query(held)) and bool(query(free)), 60)
+            self.check("no lost lease: without load all end and all sessions are free", True, f"after {took:.0f} s")
+        except TimeoutError:
+            self.check("no lost lease: without load all end and all sessions are free", False,
+                       {labels.get("node", "?") + " " + labels.get("state", ""): count
+                        for labels, count in query("seam_leases > 0")} or query("seam_headroom_sessions"))
+        docker("start", "seam-load")
+
+
+def _overlapping(name):
+    """Pairs of leases of one host whose extents overlap."""
+    extents = sorted((extent["offset"], extent["offset"] + extent["bytes"], lease["id"])
+                     for lease in api(name, "GET", "/v1/leases") if lease["state"] != "held"
+                     for extent in lease["extents"])
+    return sum(1 for one, two in zip(extents, extents[1:]) if two[0] < one[1] and one[2] != two[2])
