@@ -89,6 +89,11 @@ mod nixl {
     any_backend!(Nixl);
 }
 
+#[cfg(feature = "verbs")]
+mod verbs {
+    any_backend!(Verbs);
+}
+
 async fn a_thousand_scattered_blocks_arrive_in_order_and_nothing_else_changes(world: World) {
     let (p, d) = (world.node("p", 20 * MIB), world.node("d", 24 * MIB));
     p.fill(1);

@@ -34,6 +34,9 @@ pub(crate) enum Kind {
     /// A fabric rail on NIXL.
     #[cfg(feature = "nixl")]
     Nixl,
+    /// A fabric rail on RDMA verbs.
+    #[cfg(feature = "verbs")]
+    Verbs,
 }
 
 impl Kind {
@@ -46,6 +49,12 @@ impl Kind {
                 assert!(library.is_none() || found.is_ok(), "SEAM_NIXL_LIBRARY: {found:?}");
                 found.inspect_err(|error| println!("skipped: {error}")).is_ok()
             }
+            #[cfg(feature = "verbs")]
+            Self::Verbs => {
+                let chosen = seam::transport::verbs::sysfs::choose("/".as_ref(), &verbs("p"));
+                assert!(std::env::var_os(DEVICES).is_none() || chosen.is_ok(), "{DEVICES}: {chosen:?}");
+                chosen.inspect_err(|error| println!("skipped: {error}")).is_ok()
+            }
             _ => true,
         }
     }
@@ -56,6 +65,19 @@ impl Kind {
 fn nixl() -> seam::transport::nixl::NixlConfig {
     let library = std::env::var_os("SEAM_NIXL_LIBRARY").map(Into::into);
     seam::transport::nixl::NixlConfig { library, ..Default::default() }
+}
+
+/// The devices of senders and of receivers, as the environment says: with a comma between.
+#[cfg(feature = "verbs")]
+const DEVICES: &str = "SEAM_VERBS_DEVICES";
+
+#[cfg(feature = "verbs")]
+fn verbs(node: &str) -> seam::transport::verbs::VerbsConfig {
+    let devices = std::env::var(DEVICES).ok();
+    let mut devices = devices.iter().flat_map(|devices| devices.split(',')).map(str::to_owned);
+    let (first, last) = (devices.next(), devices.last());
+    let device = if node.starts_with('d') { last.or(first) } else { first };
+    seam::transport::verbs::VerbsConfig { device, ..Default::default() }
 }
 
 pub(crate) fn name(text: &str) -> NodeName {
@@ -121,6 +143,11 @@ impl World {
             #[cfg(feature = "nixl")]
             Kind::Nixl => {
                 let started = seam::transport::nixl::Nixl::start(&name(node), &nixl(), true, Arc::clone(&arena));
+                fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
+            }
+            #[cfg(feature = "verbs")]
+            Kind::Verbs => {
+                let started = seam::transport::verbs::Verbs::start(&verbs(node), true, Arc::clone(&arena));
                 fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
             }
         };

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::put::Job;
-use super::worker::{HALF, Remote, Worker, scratch_pieces};
+use super::worker::{Remote, Worker};
 use super::{LibraryError, NixlConfig, find};
 use crate::arena::Arena;
 use crate::codec::{self, Wire};
 use crate::model::NodeName;
+use crate::transport::fabric::scratch::{self, HALF};
 use crate::transport::fabric::{
     Entry, Fabric, FabricError, Greeting, Link, MAX_GREETING, Opening, Piece, Put, Welcome,
 };
@@ -190,7 +191,7 @@ impl Link for NixlLink {
 
     fn probe(&self, payload_bytes: u32, deadline: Duration) -> BoxFuture<'_, Result<(), FabricError>> {
         Box::pin(async move {
-            let pieces = scratch_pieces(payload_bytes.clamp(1, MAX_PROBE_BYTES));
+            let pieces = scratch::pieces(payload_bytes.clamp(1, MAX_PROBE_BYTES));
             let job = Job { pieces, remote_base: self.scratch, number: None, deadline };
             // Dropped with this future: what is under way then comes to its end by itself.
             let cancel = CancellationToken::new();

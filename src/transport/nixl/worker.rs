@@ -18,11 +18,11 @@ use super::objects::{Agent, Progress, Registered, Request};
 use super::put::{Job, Step, Transfer};
 use crate::arena::Arena;
 use crate::model::NodeName;
-use crate::transport::fabric::{FabricError, Piece, Put};
+use crate::transport::fabric::scratch::HALF;
+use crate::transport::fabric::{FabricError, Put};
 
-/// Memory for probes, in bytes: one half is read, the other written.
+/// Memory for probes, in bytes.
 const SCRATCH: usize = 2 * HALF as usize;
-pub(super) const HALF: u32 = 1024 * 1024;
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
 /// Puts under way at once; one more is refused.
@@ -201,13 +201,6 @@ impl Drop for Watched {
             tracing::error!("the thread for NIXL panicked: its rail moves nothing until the agent is restarted");
         }
     }
-}
-
-/// The pieces of a probe, from one half of the scratch memory to the other.
-pub(super) fn scratch_pieces(bytes: u32) -> Vec<Piece> {
-    let whole = (0..bytes / HALF).map(|_| HALF);
-    let rest = Some(bytes % HALF).filter(|rest| *rest > 0);
-    whole.chain(rest).map(|bytes| Piece { local: 0, remote: 0, bytes: u64::from(bytes) }).collect()
 }
 
 /// The thread, seen from inside. Fields are let go of in this order.
