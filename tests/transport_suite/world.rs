@@ -67,7 +67,7 @@ fn nixl() -> seam::transport::nixl::NixlConfig {
     seam::transport::nixl::NixlConfig { library, ..Default::default() }
 }
 
-/// The devices of senders and of receivers, as the environment says: with a comma between.
+/// The device of senders, a comma, and that of receivers; more may follow, for other tests.
 #[cfg(feature = "verbs")]
 const DEVICES: &str = "SEAM_VERBS_DEVICES";
 
@@ -75,8 +75,8 @@ const DEVICES: &str = "SEAM_VERBS_DEVICES";
 fn verbs(node: &str) -> seam::transport::verbs::VerbsConfig {
     let devices = std::env::var(DEVICES).ok();
     let mut devices = devices.iter().flat_map(|devices| devices.split(',')).map(str::to_owned);
-    let (first, last) = (devices.next(), devices.last());
-    let device = if node.starts_with('d') { last.or(first) } else { first };
+    let (first, second) = (devices.next(), devices.next());
+    let device = if node.starts_with('d') { second.or(first) } else { first };
     seam::transport::verbs::VerbsConfig { device, ..Default::default() }
 }
 

@@ -14,7 +14,7 @@ use super::wire::{Done, Outcome, Reply, Request};
 use super::{FabricError, Greeting, Link, Piece, Put};
 use crate::arena::{Arena, Run};
 use crate::model::{Extent, LeaseId, NodeName};
-use crate::net::RecvStream;
+use crate::net::{Connection, RecvStream};
 use crate::transport::dial::{Purpose, millis};
 use crate::transport::stream::{CODE_CANCELLED, CODE_UNFINISHED, Outgoing, gone, hear, open, say};
 use crate::transport::{PathError, Peer, Write, Written, check_probe};
@@ -53,7 +53,7 @@ pub(super) async fn probe(
 ) -> Result<Duration, PathError> {
     check_probe(payload_bytes)?;
     let until = tokio::time::Instant::now() + deadline;
-    let outbound = in_time(peer, until, deadline, outbound(shared, peer, deadline)).await?;
+    let outbound = outbound(shared, peer, until, deadline).await?;
     let started = Instant::now();
     let left = until.saturating_duration_since(tokio::time::Instant::now());
     let probe = async {
@@ -107,7 +107,7 @@ struct Offered {
 
 impl Job {
     async fn run(self, lease: LeaseId, deadline: Duration) -> Result<Written, PathError> {
-        let offered = in_time(&self.peer, self.until, deadline, self.offered(&lease, deadline)).await?;
+        let offered = self.offered(&lease, deadline).await?;
         // From its own deadline on a put only has to come to its end.
         in_time(&self.peer, self.until + DRAIN, deadline, self.moved(offered, deadline)).await
     }
@@ -116,7 +116,7 @@ impl Job {
     async fn offered(&self, lease: &LeaseId, deadline: Duration) -> Result<Offered, PathError> {
         let node = &self.peer.node;
         for _ in 0..2 {
-            let outbound = outbound(&self.shared, &self.peer, deadline).await?;
+            let outbound = outbound(&self.shared, &self.peer, self.until, deadline).await?;
             let (session, lease) = (outbound.session, lease.clone());
             let request = Request::Offer { session, lease, bytes: self.bytes, deadline_ms: millis(deadline) };
             let offer = async |connection| {
@@ -124,7 +124,7 @@ impl Job {
                 say(node, &mut out, &request).await?;
                 Ok((hear(node, &mut back).await?, out, back))
             };
-            let (reply, mut out, back) = self.shared.dialer.run(&self.peer, Purpose::Small, deadline, offer).await?;
+            let (reply, mut out, back) = dialed(&self.shared, &self.peer, self.until, deadline, offer).await?;
             match reply {
                 Reply::Place { extents, number } => return Ok(Offered { outbound, out, back, extents, number }),
                 Reply::NoSession => outbound.end(),
@@ -229,17 +229,23 @@ async fn hash(arena: &Arena, mut run: Run) -> Result<[u8; 32], PathError> {
     Ok(hasher.finalize().into())
 }
 
-/// The link to a peer, made if there is none.
-async fn outbound(shared: &Arc<Shared>, peer: &Peer, deadline: Duration) -> Result<Arc<Outbound>, PathError> {
+/// The link to a peer, made if there is none; all of it until `until`.
+async fn outbound(
+    shared: &Arc<Shared>,
+    peer: &Peer,
+    until: tokio::time::Instant,
+    deadline: Duration,
+) -> Result<Arc<Outbound>, PathError> {
     let slot = shared.links.slot((peer.node.clone(), peer.address.clone()));
-    let mut kept = slot.lock().await;
+    let mut kept = in_time(peer, until, deadline, async { Ok(slot.lock().await) }).await?;
     if let Some(outbound) = kept.as_ref().filter(|outbound| !outbound.is_over()) {
         return Ok(Arc::clone(outbound));
     }
     *kept = None;
     let node = &peer.node;
     let local = |error: FabricError| path_error(node, deadline, error);
-    let Greeting { words, opening } = shared.fabric.greet(node).await.map_err(local)?;
+    let greet = async { shared.fabric.greet(node).await.map_err(local) };
+    let Greeting { words, opening } = in_time(peer, until, deadline, greet).await?;
     let hello = async |connection| {
         let (mut out, mut back) = open(node, &connection).await?;
         say(node, &mut out, &Request::Hello { greeting: words }).await?;
@@ -251,8 +257,9 @@ async fn outbound(shared: &Arc<Shared>, peer: &Peer, deadline: Duration) -> Resu
             }
         }
     };
-    let (session, welcome, out, mut back) = shared.dialer.run(peer, Purpose::Small, deadline, hello).await?;
-    let link = opening.connect(welcome).await.map_err(local)?;
+    let (session, welcome, out, mut back) = dialed(shared, peer, until, deadline, hello).await?;
+    let connect = async { opening.connect(welcome).await.map_err(local) };
+    let link = in_time(peer, until, deadline, connect).await?;
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
     shared.tasks.spawn(async move {
@@ -263,6 +270,22 @@ async fn outbound(shared: &Arc<Shared>, peer: &Peer, deadline: Duration) -> Resu
     let outbound = Arc::new(Outbound { session, link, _stream: out, over });
     *kept = Some(Arc::clone(&outbound));
     Ok(outbound)
+}
+
+/// Runs `work` on the connection to a peer. The time is the dialer's to keep: one that was cut off from outside
+/// would not forget a connection on which nothing arrives, and a peer that has restarted would not be found.
+async fn dialed<T>(
+    shared: &Shared,
+    peer: &Peer,
+    until: tokio::time::Instant,
+    deadline: Duration,
+    work: impl AsyncFnOnce(Connection) -> Result<T, PathError>,
+) -> Result<T, PathError> {
+    let left = until.saturating_duration_since(tokio::time::Instant::now());
+    shared.dialer.run(peer, Purpose::Small, left, work).await.map_err(|error| match error {
+        PathError::TimedOut { peer, .. } => PathError::TimedOut { peer, limit_ms: millis(deadline) },
+        error => error,
+    })
 }
 
 async fn in_time<T>(

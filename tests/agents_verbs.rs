@@ -1,0 +1,142 @@
+//! Agents whose bytes RDMA verbs move, over the devices that `SEAM_VERBS_DEVICES` names: sender, receiver, and so on
+//! for a second rail. Where there are none they say so and pass: `testbed/rdma-vm/run` makes some.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "agents/common.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod common;
+#[path = "agents/fabric.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod fabric;
+#[path = "agents/process.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod process;
+
+use std::process::Command;
+
+use fabric::{Kit, ONE_AT_A_TIME, moved};
+use process::{Process, Setup, Site, request, until};
+use seam::api::{PathLine, TransferResult};
+use seam::model::{Extent, PathState};
+
+/// Emulated machines are slow: nothing of this is about speed.
+const MORE: &str = "[transfer]\nbudget = \"40s\"\n";
+
+/// The devices, sender and receiver of each rail.
+fn devices() -> Option<Vec<(String, String)>> {
+    let named = std::env::var("SEAM_VERBS_DEVICES").ok().filter(|named| !named.is_empty());
+    if named.is_none() {
+        println!("skipped: SEAM_VERBS_DEVICES is not set");
+    }
+    let named: Vec<String> = named?.split(',').map(str::to_owned).collect();
+    Some(named.chunks(2).map(|pair| (pair[0].clone(), pair[pair.len() - 1].clone())).collect())
+}
+
+/// A node's end of the first `rails` rails.
+fn rails(devices: &[(String, String)], rails: usize, node: &str) -> String {
+    let one = |(at, (sender, receiver)): (usize, &(String, String))| {
+        let device = if node.starts_with('d') { receiver } else { sender };
+        let begin = match at {
+            0 => "group = \"g0\"\n".to_owned(),
+            _ => {
+                format!("[[rails]]\nname = \"r{at}\"\ngroup = \"g{at}\"\nbind = \"127.0.0.1:0\"\nbandwidth_gbps = 8\n")
+            }
+        };
+        format!("{begin}backend = \"verbs\"\n[rails.verbs]\ndevice = \"{device}\"\n")
+    };
+    devices.iter().take(rails).enumerate().map(one).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scattered_blocks_of_every_size_arrive_as_they_were() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let Some(devices) = devices() else { return };
+    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), more: MORE };
+    let cases = [(1, 1), (3, 4_097), (1_000, 1_001), (16, 512 * 1024), (1, 32 << 20)];
+    kit.scattered_blocks_arrive_as_they_were(&cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_whose_host_is_killed_fails_over() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let Some(devices) = devices() else { return };
+    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), more: MORE };
+    kit.a_transfer_whose_host_is_killed_fails_over().await;
+}
+
+async fn line(p0: &Process, rail: &str) -> PathLine {
+    let lines: Vec<PathLine> = p0.client.get("/v1/paths").await.unwrap();
+    lines.into_iter().find(|line| line.path.rail.as_str() == rail).unwrap()
+}
+
+/// Routes and moves so many requests of a class; says over which rails they went.
+async fn served(p0: &Process, workload: &str, requests: usize) -> Vec<String> {
+    let mut rails = Vec::new();
+    for at in 0..requests {
+        let lease = p0.leased(&request(workload, 65_536)).await;
+        let report = moved(p0, &lease, vec![Extent { offset: at as u64 * 65_536 % (1 << 20), bytes: 65_536 }]).await;
+        assert_eq!(report.result, TransferResult::Delivered, "{report:?}");
+        rails.push(report.attempts.last().unwrap().path.rail.as_str().to_owned());
+        p0.client.delete::<seam::api::Done>(&format!("/v1/leases/{lease}")).await.unwrap();
+    }
+    rails
+}
+
+fn tc(arguments: &str) {
+    let status = Command::new("/bin/tc").args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "tc {arguments}: {status}");
+}
+
+/// The network device that `SEAM_VERBS_NETEM` names is that of the first rail's sender.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_with_jitter_and_loss_is_left_by_strict_work_and_taken_again_once_it_is_mended() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let Some(devices) = devices() else { return };
+    let Ok(netdev) = std::env::var("SEAM_VERBS_NETEM") else { return println!("skipped: SEAM_VERBS_NETEM is not set") };
+    let site = Site::new();
+    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), more: MORE };
+    let (_hosts, p0) = kit.start(&site, &["d0"], 2).await;
+    let over = served(&p0, "batch", 300).await;
+    println!(
+        "batch: {} requests moved and verified, {} over r0",
+        over.len(),
+        over.iter().filter(|r| *r == "r0").count()
+    );
+
+    tc(&format!("qdisc add dev {netdev} root netem delay 60ms 40ms loss 5%"));
+    until("the path is no longer healthy", async || line(&p0, "r0").await.health.state != PathState::Healthy).await;
+    let health = line(&p0, "r0").await.health;
+    println!("jitter and loss on r0: {health:?}");
+    let over = served(&p0, "interactive", 20).await;
+    assert!(over.iter().all(|rail| rail == "r1"), "{over:?}");
+
+    tc(&format!("qdisc del dev {netdev} root"));
+    p0.settled(2).await;
+    println!("mended: {:?}", line(&p0, "r0").await.health.state);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_has_no_library_or_no_device_says_so_and_goes_on_with_its_other_rails() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let site = Site::new();
+    let nowhere = "backend = \"verbs\"\n[rails.verbs]\nlibrary = \"/nowhere/libibverbs.so.1\"\n";
+    let unknown = "backend = \"verbs\"\n[rails.verbs]\ndevice = \"nosuch0\"\n";
+    let other = "[[rails]]\nname = \"r1\"\nbackend = \"quic\"\nbind = \"127.0.0.1:0\"";
+    let d0 = site.start("d0", Setup { rail: &format!("{nowhere}{other}"), ..Setup::DECODE }).await;
+    let p0 = site.start("p0", Setup { rail: &format!("{unknown}{other}"), ..Setup::PREFILL }).await;
+    p0.settled(1).await;
+    let log = d0.log();
+    assert!(log.contains("/nowhere/libibverbs.so.1: ") && log.contains("install it with its drivers"), "{log}");
+    // This host may have no library, no device at all, or others.
+    let words = ["install it with its drivers", "this host has no RDMA device", "there is no RDMA device nosuch0"];
+    assert!(words.iter().any(|words| p0.log().contains(words)), "{}", p0.log());
+    let lease = p0.leased(&request("batch", 70_000)).await;
+    let report = moved(&p0, &lease, vec![Extent { offset: 0, bytes: 70_000 }]).await;
+    assert_eq!(report.result, TransferResult::Delivered, "{report:?}");
+    assert_eq!(report.attempts[0].path.rail.as_str(), "r1");
+
+    // Without another rail there is nothing to go on with.
+    let mut alone = site.spawn("p1", Setup { rail: nowhere, ..Setup::PREFILL }, &[]);
+    assert!(!alone.ended().await.success());
+    assert!(alone.log().contains("rails.r0.backend"), "{}", alone.log());
+}
