@@ -82,37 +82,67 @@ async fn served(p0: &Process, workload: &str, requests: usize) -> Vec<String> {
     rails
 }
 
-fn tc(arguments: &str) {
-    let status = Command::new("/bin/tc").args(arguments.split(' ')).status().unwrap();
-    assert!(status.success(), "tc {arguments}: {status}");
+/// What the program that `SEAM_VERBS_WIRE` names does to the first rail's sender: `bad`, `good`, `down` or `up`.
+struct Wire(String);
+
+impl Wire {
+    fn here() -> Option<Self> {
+        let program = std::env::var("SEAM_VERBS_WIRE").ok();
+        if program.is_none() {
+            println!("skipped: SEAM_VERBS_WIRE is not set");
+        }
+        program.map(Self)
+    }
+
+    fn is(&self, word: &str) {
+        let status = Command::new(&self.0).arg(word).status().unwrap();
+        assert!(status.success(), "{} {word}: {status}", self.0);
+    }
 }
 
-/// The network device that `SEAM_VERBS_NETEM` names is that of the first rail's sender.
+async fn leaves_healthy(p0: &Process) {
+    until("the path is no longer healthy", async || line(p0, "r0").await.health.state != PathState::Healthy).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_path_with_jitter_and_loss_is_left_by_strict_work_and_taken_again_once_it_is_mended() {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let Some(devices) = devices() else { return };
-    let Ok(netdev) = std::env::var("SEAM_VERBS_NETEM") else { return println!("skipped: SEAM_VERBS_NETEM is not set") };
+    let (Some(devices), Some(wire)) = (devices(), Wire::here()) else { return };
     let site = Site::new();
     let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), more: MORE };
     let (_hosts, p0) = kit.start(&site, &["d0"], 2).await;
     let over = served(&p0, "batch", 300).await;
-    println!(
-        "batch: {} requests moved and verified, {} over r0",
-        over.len(),
-        over.iter().filter(|r| *r == "r0").count()
-    );
+    let first = over.iter().filter(|rail| *rail == "r0").count();
+    println!("batch: {} requests moved and verified, {first} of them over r0", over.len());
 
-    tc(&format!("qdisc add dev {netdev} root netem delay 60ms 40ms loss 5%"));
-    until("the path is no longer healthy", async || line(&p0, "r0").await.health.state != PathState::Healthy).await;
-    let health = line(&p0, "r0").await.health;
-    println!("jitter and loss on r0: {health:?}");
+    wire.is("bad");
+    leaves_healthy(&p0).await;
+    println!("jitter and loss on r0: {:?}", line(&p0, "r0").await.health);
     let over = served(&p0, "interactive", 20).await;
     assert!(over.iter().all(|rail| rail == "r1"), "{over:?}");
 
-    tc(&format!("qdisc del dev {netdev} root"));
+    wire.is("good");
     p0.settled(2).await;
     println!("mended: {:?}", line(&p0, "r0").await.health.state);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_paths_of_a_port_that_is_down_fail_and_are_used_again_once_it_carries() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let (Some(devices), Some(wire)) = (devices(), Wire::here()) else { return };
+    let site = Site::new();
+    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), more: MORE };
+    let (_hosts, p0) = kit.start(&site, &["d0"], 2).await;
+    wire.is("down");
+    leaves_healthy(&p0).await;
+    let told = "seam_rail_device_errors_total{rail=\"r0\",counter=\"event_port\"}";
+    until("the port's event is counted", async || p0.metric(told).await.is_some_and(|count| count >= 1.0)).await;
+    assert!(p0.log().contains("port 1 of rxe0 is in the state"), "{}", p0.log());
+    let over = served(&p0, "interactive", 5).await;
+    assert!(over.iter().all(|rail| rail == "r1"), "{over:?}");
+    wire.is("up");
+    p0.settled(2).await;
+    assert!(p0.log().contains("the port carries again"), "{}", p0.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,6 +18,8 @@ mod fabric;
 mod pair;
 #[cfg(any(test, feature = "verbs"))]
 mod plan;
+#[cfg(feature = "verbs")]
+mod queue_pair;
 #[cfg(any(test, feature = "verbs"))]
 mod status;
 pub mod sysfs;

@@ -14,7 +14,7 @@ use seam::policy::record::DecisionRecord;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::common::PATIENCE;
+use crate::common::patience;
 pub(crate) use crate::common::{request, until};
 
 /// A folder and a mesh for some agents.
@@ -169,7 +169,7 @@ impl Process {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(start.elapsed() < PATIENCE, "{} does not end:\n{}", self.name, self.log());
+            assert!(start.elapsed() < patience(), "{} does not end:\n{}", self.name, self.log());
             sleep(Duration::from_millis(10)).await;
         }
     }

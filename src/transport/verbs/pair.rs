@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::device::{Patience, QueuePair, Request, VerbsError};
+use super::device::VerbsError;
 use super::plan::Plan;
+use super::queue_pair::{Patience, QueuePair, Request};
 use super::status;
 use super::window::Window;
 use super::words::End;

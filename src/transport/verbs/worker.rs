@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use memmap2::{MmapOptions, MmapRaw};
 use tokio::sync::{oneshot, watch};
 
-use super::device::{Channel, Device, Patience, QueuePair, Region};
+use super::device::{Device, Region};
 use super::pair::{Arrivals, Job, Receiving, Sending};
 use super::plan::Limits;
+use super::queue_pair::{Channel, Patience, QueuePair};
 use super::watch::{Waker, Watch};
 use super::window::MAX_WRITES;
 use super::words::{self, End, Memory};
