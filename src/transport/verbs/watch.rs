@@ -109,6 +109,10 @@ impl Seen {
                     break;
                 }
             }
+            if says && kinds.is_empty() {
+                // A device that is gone has always something to say, and never says it.
+                std::thread::sleep(INTERVAL);
+            }
             let state = port.state_now();
             let errors = port.errors();
             let mut seen = self.state();

@@ -34,6 +34,8 @@ const MAX_WRITE_BYTES: u64 = 512 * 1024;
 const MAX_PLACES: usize = 16;
 /// Receives that wait for announcements: many times what comes between two looks.
 const RECEIVES: u32 = 256;
+/// How long a device is left alone that calls and has nothing to say.
+const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// A device must hold so many requests in a queue.
 pub(super) const MIN_REQUESTS: u32 = if RECEIVES > MAX_WRITES { RECEIVES } else { MAX_WRITES };
 /// A peer that is gone is known to be after 7 times 67 ms, about half a second; never again and again for ever,
@@ -247,6 +249,8 @@ struct Inside {
     busy: BTreeSet<u64>,
     /// Those that have more to say.
     ready: BTreeSet<u64>,
+    /// Those that the device would not destroy; it has only so many.
+    stuck: BTreeSet<u64>,
     next: u64,
     channel: Rc<Channel>,
     _regions: [Region; 2],
@@ -290,6 +294,7 @@ impl Inside {
             pairs: BTreeMap::new(),
             busy: BTreeSet::new(),
             ready: BTreeSet::new(),
+            stuck: BTreeSet::new(),
             next: 1,
             channel: Rc::new(Channel::new(device)?),
             _regions: [of_arena, of_scratch],
@@ -304,12 +309,17 @@ impl Inside {
     }
 
     fn run(mut self, commands: &Receiver<Command>) {
+        let mut says = false;
         loop {
             let now = Instant::now();
             if !self.obey(commands, now) {
                 return;
             }
-            self.hear();
+            let heard = self.hear();
+            if says && !heard {
+                // A device that is gone has always something to say, and never says it.
+                std::thread::sleep(EMPTY_PAUSE);
+            }
             let busy: Vec<u64> = self.busy.iter().copied().collect();
             for number in busy {
                 if let Some(Pair::Sending(sending)) = self.pairs.get_mut(&number) {
@@ -320,7 +330,7 @@ impl Inside {
                 }
                 self.busy.remove(&number);
             }
-            self.shared.waker.sleep(self.channel.events(), self.rest());
+            says = self.shared.waker.sleep(self.channel.events(), self.rest());
         }
     }
 
@@ -336,9 +346,11 @@ impl Inside {
         self.busy.iter().filter_map(of).min().map(|until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// What the device has to say.
-    fn hear(&mut self) {
+    /// What the device has to say; false if that was nothing.
+    fn hear(&mut self) -> bool {
+        let mut heard = false;
         while let Some(number) = self.channel.event() {
+            heard = true;
             self.ready.insert(number);
             if let Some(Err(error)) = self.pairs.get_mut(&number).map(|pair| pair.queue_pair().arm()) {
                 tracing::error!(%error, "a queue of completions tells nothing any more");
@@ -350,6 +362,7 @@ impl Inside {
             Some(Pair::Receiving(receiving)) => receiving.take(),
             None => false,
         });
+        heard
     }
 
     /// What others want; false if nobody wants anything any more.
@@ -406,11 +419,13 @@ impl Inside {
                 }
             },
             Command::Close(number, answer) => {
-                let closed = match self.pairs.remove(&number) {
-                    Some(Pair::Receiving(receiving)) => receiving.close(),
-                    // Closed before.
-                    _ => true,
-                };
+                if let Some(Pair::Receiving(receiving)) = self.pairs.remove(&number)
+                    && !receiving.close()
+                {
+                    self.stuck.insert(number);
+                }
+                // Also of one that was closed before.
+                let closed = !self.stuck.contains(&number);
                 // Fails only if nobody waits any more.
                 let _ = answer.send(closed);
             }
