@@ -42,7 +42,7 @@ fn rail(library: &Path) -> String {
 async fn scattered_blocks_of_every_size_arrive_as_they_were() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(library) = library("SEAM_NIXL_LIBRARY") else { return };
-    let kit = Kit { large: 256 << 20, rail: &|_| rail(&library), more: MORE };
+    let kit = Kit { large: 256 << 20, rail: &|_| rail(&library), probe: Setup::PREFILL.probe, more: MORE };
     let cases = [(1, 1), (3, 4_097), (1_000, 1_001), (64, 512 * 1024), (1, 128 << 20)];
     kit.scattered_blocks_arrive_as_they_were(&cases).await;
 }
@@ -51,7 +51,9 @@ async fn scattered_blocks_of_every_size_arrive_as_they_were() {
 async fn a_transfer_whose_host_is_killed_fails_over() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(library) = library("SEAM_NIXL_LIBRARY") else { return };
-    Kit { large: 256 << 20, rail: &|_| rail(&library), more: MORE }.a_transfer_whose_host_is_killed_fails_over().await;
+    Kit { large: 256 << 20, rail: &|_| rail(&library), probe: Setup::PREFILL.probe, more: MORE }
+        .a_transfer_whose_host_is_killed_fails_over()
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

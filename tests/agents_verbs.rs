@@ -19,7 +19,8 @@ use process::{Process, Setup, Site, request, until};
 use seam::api::{PathLine, TransferResult};
 use seam::model::{Extent, PathState};
 
-/// Emulated machines are slow: nothing of this is about speed.
+/// Emulated machines are slow, and nothing of this is about speed: probes must not be all that they do.
+const PROBE: &str = "interval = \"250ms\"\nbulk = \"1MiB\"";
 const MORE: &str = "[transfer]\nbudget = \"40s\"\n";
 
 /// The devices, sender and receiver of each rail.
@@ -51,7 +52,7 @@ fn rails(devices: &[(String, String)], rails: usize, node: &str) -> String {
 async fn scattered_blocks_of_every_size_arrive_as_they_were() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(devices) = devices() else { return };
-    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), more: MORE };
+    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), probe: PROBE, more: MORE };
     let cases = [(1, 1), (3, 4_097), (1_000, 1_001), (16, 512 * 1024), (1, 32 << 20)];
     kit.scattered_blocks_arrive_as_they_were(&cases).await;
 }
@@ -60,7 +61,7 @@ async fn scattered_blocks_of_every_size_arrive_as_they_were() {
 async fn a_transfer_whose_host_is_killed_fails_over() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(devices) = devices() else { return };
-    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), more: MORE };
+    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), probe: PROBE, more: MORE };
     kit.a_transfer_whose_host_is_killed_fails_over().await;
 }
 
@@ -109,7 +110,7 @@ async fn a_path_with_jitter_and_loss_is_left_by_strict_work_and_taken_again_once
     let _alone = ONE_AT_A_TIME.lock().await;
     let (Some(devices), Some(wire)) = (devices(), Wire::here()) else { return };
     let site = Site::new();
-    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), more: MORE };
+    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), probe: PROBE, more: MORE };
     let (_hosts, p0) = kit.start(&site, &["d0"], 2).await;
     let over = served(&p0, "batch", 300).await;
     let first = over.iter().filter(|rail| *rail == "r0").count();
@@ -131,7 +132,7 @@ async fn the_paths_of_a_port_that_is_down_fail_and_are_used_again_once_it_carrie
     let _alone = ONE_AT_A_TIME.lock().await;
     let (Some(devices), Some(wire)) = (devices(), Wire::here()) else { return };
     let site = Site::new();
-    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), more: MORE };
+    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), probe: PROBE, more: MORE };
     let (_hosts, p0) = kit.start(&site, &["d0"], 2).await;
     wire.is("down");
     leaves_healthy(&p0).await;

@@ -20,7 +20,8 @@ pub(crate) struct Kit<'a> {
     pub(crate) large: u64,
     /// The rails of a node, from the first one's backend on.
     pub(crate) rail: &'a dyn Fn(&str) -> String,
-    /// Further sections of the prefill host.
+    /// Part of `[probe]` of the prefill host, and its further sections.
+    pub(crate) probe: &'a str,
     pub(crate) more: &'a str,
 }
 
@@ -52,7 +53,8 @@ impl Kit<'_> {
             started.push(site.start(host, decode).await);
         }
         let rail = (self.rail)("p0");
-        let prefill = Setup { arena_bytes: self.large, rail: &rail, more: self.more, ..Setup::PREFILL };
+        let prefill =
+            Setup { arena_bytes: self.large, rail: &rail, probe: self.probe, more: self.more, ..Setup::PREFILL };
         let p0 = site.start("p0", prefill).await;
         p0.settled(paths).await;
         self.arena(site, "p0").write(0, &pattern(self.large)).unwrap();

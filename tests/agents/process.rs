@@ -36,6 +36,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) tls: Option<&'a str>,
     /// Further sections.
     pub(crate) more: &'a str,
+    /// Part of `[probe]`.
+    pub(crate) probe: &'a str,
     /// The backend of its rail, and what goes with it.
     pub(crate) rail: &'a str,
     pub(crate) arena_bytes: u64,
@@ -44,8 +46,16 @@ pub(crate) struct Setup<'a> {
 const MOCK: &str = "backend = \"mock\"";
 
 impl Setup<'_> {
-    pub(crate) const PREFILL: Self =
-        Self { first: false, decode: None, api: "", tls: None, more: "", rail: MOCK, arena_bytes: 4 << 20 };
+    pub(crate) const PREFILL: Self = Self {
+        first: false,
+        decode: None,
+        api: "",
+        tls: None,
+        more: "",
+        probe: "interval = \"50ms\"",
+        rail: MOCK,
+        arena_bytes: 4 << 20,
+    };
     pub(crate) const DECODE: Self = Self { first: true, decode: Some("max_sessions = 4"), ..Self::PREFILL };
 }
 
@@ -108,14 +118,14 @@ impl Site {
             format!("[decode]\npool = \"pool-{name}\"\nkv_bytes = \"{bytes}B\"\n{part}\n")
         });
         let tls = setup.tls.map_or(format!("dev = true\ndev_dir = \"{dir}/ca\""), str::to_owned);
-        let Setup { api: api_part, more, rail: backend, .. } = setup;
+        let Setup { api: api_part, more, probe, rail: backend, .. } = setup;
         let rail = free_udp();
         format!(
             "[node]\nname = \"{name}\"\nroles = [\"{role}\"]\ndata_dir = \"{dir}/{name}\"\n\
              [mesh]\nbind = \"{mesh}\"\nseeds = [{seeds}]\nsize = \"local\"\n[tls]\n{tls}\n\
              [api]\nbind = \"{api}\"\n{api_part}\n\
              [[rails]]\nname = \"r0\"\nbind = \"{rail}\"\nbandwidth_gbps = 8\n{backend}\n\
-             [probe]\ninterval = \"50ms\"\n[arena]\npath = \"{dir}/{name}.arena\"\nsize = \"{bytes}B\"\n{decode}{more}\n"
+             [probe]\n{probe}\n[arena]\npath = \"{dir}/{name}.arena\"\nsize = \"{bytes}B\"\n{decode}{more}\n"
         )
     }
 }
