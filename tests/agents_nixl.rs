@@ -16,7 +16,7 @@ mod process;
 use std::path::{Path, PathBuf};
 
 use fabric::{Kit, ONE_AT_A_TIME, moved, why};
-use process::{Setup, Site, request, until};
+use process::{Pace, Setup, Site, request, until};
 use seam::api::{PathLine, TransferResult};
 use seam::model::Extent;
 
@@ -42,7 +42,7 @@ fn rail(library: &Path) -> String {
 async fn scattered_blocks_of_every_size_arrive_as_they_were() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(library) = library("SEAM_NIXL_LIBRARY") else { return };
-    let kit = Kit { large: 256 << 20, rail: &|_| rail(&library), probe: Setup::PREFILL.probe, more: MORE };
+    let kit = Kit { large: 256 << 20, rail: &|_| rail(&library), more: MORE, pace: Pace::USUAL };
     let cases = [(1, 1), (3, 4_097), (1_000, 1_001), (64, 512 * 1024), (1, 128 << 20)];
     kit.scattered_blocks_arrive_as_they_were(&cases).await;
 }
@@ -51,7 +51,7 @@ async fn scattered_blocks_of_every_size_arrive_as_they_were() {
 async fn a_transfer_whose_host_is_killed_fails_over() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(library) = library("SEAM_NIXL_LIBRARY") else { return };
-    Kit { large: 256 << 20, rail: &|_| rail(&library), probe: Setup::PREFILL.probe, more: MORE }
+    Kit { large: 256 << 20, rail: &|_| rail(&library), more: MORE, pace: Pace::USUAL }
         .a_transfer_whose_host_is_killed_fails_over()
         .await;
 }

@@ -15,12 +15,10 @@ mod process;
 use std::process::Command;
 
 use fabric::{Kit, ONE_AT_A_TIME, moved};
-use process::{Process, Setup, Site, request, until};
+use process::{Pace, Process, Setup, Site, request, until};
 use seam::api::{PathLine, TransferResult};
 use seam::model::{Extent, PathState};
 
-/// Emulated machines are slow, and nothing of this is about speed: probes must not be all that they do.
-const PROBE: &str = "interval = \"250ms\"\nbulk = \"1MiB\"";
 const MORE: &str = "[transfer]\nbudget = \"40s\"\n";
 
 /// The devices, sender and receiver of each rail.
@@ -52,7 +50,7 @@ fn rails(devices: &[(String, String)], rails: usize, node: &str) -> String {
 async fn scattered_blocks_of_every_size_arrive_as_they_were() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(devices) = devices() else { return };
-    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), probe: PROBE, more: MORE };
+    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), more: MORE, pace: Pace::EMULATED };
     let cases = [(1, 1), (3, 4_097), (1_000, 1_001), (16, 512 * 1024), (1, 32 << 20)];
     kit.scattered_blocks_arrive_as_they_were(&cases).await;
 }
@@ -61,7 +59,7 @@ async fn scattered_blocks_of_every_size_arrive_as_they_were() {
 async fn a_transfer_whose_host_is_killed_fails_over() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(devices) = devices() else { return };
-    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), probe: PROBE, more: MORE };
+    let kit = Kit { large: 64 << 20, rail: &|node| rails(&devices, 1, node), more: MORE, pace: Pace::EMULATED };
     kit.a_transfer_whose_host_is_killed_fails_over().await;
 }
 
@@ -110,7 +108,7 @@ async fn a_path_with_jitter_and_loss_is_left_by_strict_work_and_taken_again_once
     let _alone = ONE_AT_A_TIME.lock().await;
     let (Some(devices), Some(wire)) = (devices(), Wire::here()) else { return };
     let site = Site::new();
-    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), probe: PROBE, more: MORE };
+    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), more: MORE, pace: Pace::EMULATED };
     let (_hosts, p0) = kit.start(&site, &["d0"], 2).await;
     let over = served(&p0, "batch", 300).await;
     let first = over.iter().filter(|rail| *rail == "r0").count();
@@ -132,7 +130,7 @@ async fn the_paths_of_a_port_that_is_down_fail_and_are_used_again_once_it_carrie
     let _alone = ONE_AT_A_TIME.lock().await;
     let (Some(devices), Some(wire)) = (devices(), Wire::here()) else { return };
     let site = Site::new();
-    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), probe: PROBE, more: MORE };
+    let kit = Kit { large: 4 << 20, rail: &|node| rails(&devices, 2, node), more: MORE, pace: Pace::EMULATED };
     let (_hosts, p0) = kit.start(&site, &["d0"], 2).await;
     wire.is("down");
     leaves_healthy(&p0).await;
@@ -150,11 +148,12 @@ async fn the_paths_of_a_port_that_is_down_fail_and_are_used_again_once_it_carrie
 async fn a_host_that_has_no_library_or_no_device_says_so_and_goes_on_with_its_other_rails() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let site = Site::new();
+    let pace = Pace::EMULATED;
     let nowhere = "backend = \"verbs\"\n[rails.verbs]\nlibrary = \"/nowhere/libibverbs.so.1\"\n";
     let unknown = "backend = \"verbs\"\n[rails.verbs]\ndevice = \"nosuch0\"\n";
     let other = "[[rails]]\nname = \"r1\"\nbackend = \"quic\"\nbind = \"127.0.0.1:0\"";
-    let d0 = site.start("d0", Setup { rail: &format!("{nowhere}{other}"), ..Setup::DECODE }).await;
-    let p0 = site.start("p0", Setup { rail: &format!("{unknown}{other}"), ..Setup::PREFILL }).await;
+    let d0 = site.start("d0", Setup { rail: &format!("{nowhere}{other}"), pace, ..Setup::DECODE }).await;
+    let p0 = site.start("p0", Setup { rail: &format!("{unknown}{other}"), pace, ..Setup::PREFILL }).await;
     p0.settled(1).await;
     let log = d0.log();
     assert!(log.contains("/nowhere/libibverbs.so.1: ") && log.contains("install it with its drivers"), "{log}");

@@ -8,7 +8,7 @@ use seam::model::{Extent, LeaseId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::process::{Process, Setup, Site, request, until};
+use crate::process::{Pace, Process, Setup, Site, request, until};
 
 /// Agents measure time: two sites at once would disturb each other.
 pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -20,9 +20,9 @@ pub(crate) struct Kit<'a> {
     pub(crate) large: u64,
     /// The rails of a node, from the first one's backend on.
     pub(crate) rail: &'a dyn Fn(&str) -> String,
-    /// Part of `[probe]` of the prefill host, and its further sections.
-    pub(crate) probe: &'a str,
+    /// Further sections of the prefill host.
     pub(crate) more: &'a str,
+    pub(crate) pace: Pace,
 }
 
 fn pattern(bytes: u64) -> Vec<u8> {
@@ -49,12 +49,18 @@ impl Kit<'_> {
         let rails: Vec<String> = hosts.iter().map(|host| (self.rail)(host)).collect();
         let mut started = Vec::new();
         for (host, rail) in hosts.iter().zip(&rails) {
-            let decode = Setup { arena_bytes: 2 * self.large, rail, first: started.is_empty(), ..Setup::DECODE };
+            let decode = Setup {
+                arena_bytes: 2 * self.large,
+                rail,
+                first: started.is_empty(),
+                pace: self.pace,
+                ..Setup::DECODE
+            };
             started.push(site.start(host, decode).await);
         }
         let rail = (self.rail)("p0");
         let prefill =
-            Setup { arena_bytes: self.large, rail: &rail, probe: self.probe, more: self.more, ..Setup::PREFILL };
+            Setup { arena_bytes: self.large, rail: &rail, pace: self.pace, more: self.more, ..Setup::PREFILL };
         let p0 = site.start("p0", prefill).await;
         p0.settled(paths).await;
         self.arena(site, "p0").write(0, &pattern(self.large)).unwrap();

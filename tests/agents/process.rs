@@ -36,11 +36,26 @@ pub(crate) struct Setup<'a> {
     pub(crate) tls: Option<&'a str>,
     /// Further sections.
     pub(crate) more: &'a str,
-    /// Part of `[probe]`.
-    pub(crate) probe: &'a str,
+    /// How fast its machine is.
+    pub(crate) pace: Pace,
     /// The backend of its rail, and what goes with it.
     pub(crate) rail: &'a str,
     pub(crate) arena_bytes: u64,
+}
+
+/// How fast agents may expect each other to be.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    /// `mesh.size`.
+    size: &'static str,
+    /// Part of `[probe]`.
+    probe: &'static str,
+}
+
+impl Pace {
+    pub(crate) const USUAL: Self = Self { size: "local", probe: "interval = \"50ms\"" };
+    /// On an emulated machine members would be taken for dead, and probes would be all that it does.
+    pub(crate) const EMULATED: Self = Self { size: "wan", probe: "interval = \"250ms\"\nbulk = \"1MiB\"" };
 }
 
 const MOCK: &str = "backend = \"mock\"";
@@ -52,7 +67,7 @@ impl Setup<'_> {
         api: "",
         tls: None,
         more: "",
-        probe: "interval = \"50ms\"",
+        pace: Pace::USUAL,
         rail: MOCK,
         arena_bytes: 4 << 20,
     };
@@ -118,11 +133,11 @@ impl Site {
             format!("[decode]\npool = \"pool-{name}\"\nkv_bytes = \"{bytes}B\"\n{part}\n")
         });
         let tls = setup.tls.map_or(format!("dev = true\ndev_dir = \"{dir}/ca\""), str::to_owned);
-        let Setup { api: api_part, more, probe, rail: backend, .. } = setup;
+        let Setup { api: api_part, more, pace: Pace { size, probe }, rail: backend, .. } = setup;
         let rail = free_udp();
         format!(
             "[node]\nname = \"{name}\"\nroles = [\"{role}\"]\ndata_dir = \"{dir}/{name}\"\n\
-             [mesh]\nbind = \"{mesh}\"\nseeds = [{seeds}]\nsize = \"local\"\n[tls]\n{tls}\n\
+             [mesh]\nbind = \"{mesh}\"\nseeds = [{seeds}]\nsize = \"{size}\"\n[tls]\n{tls}\n\
              [api]\nbind = \"{api}\"\n{api_part}\n\
              [[rails]]\nname = \"r0\"\nbind = \"{rail}\"\nbandwidth_gbps = 8\n{backend}\n\
              [probe]\n{probe}\n[arena]\npath = \"{dir}/{name}.arena\"\nsize = \"{bytes}B\"\n{decode}{more}\n"
