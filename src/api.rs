@@ -63,6 +63,45 @@ pub struct TransferRequest {
     /// Blocks of this node's arena, in the order in which they are concatenated into the lease's
     /// extents. They must not overlap; their sum must not exceed the lease.
     pub blocks: Vec<Extent>,
+    /// Which part of the bytes they are, where those are still being computed; all of them if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<Chunk>,
+}
+
+/// A part of a transfer's blocks. What is given moves at once; the time until the next chunk comes is
+/// no transfer time, and may be as long as `transfer.lease_ttl`. All chunks together must hold exactly
+/// the bytes that the lease is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chunk {
+    /// Counted from 0; each once, in order. The newest may be sent again.
+    pub index: u32,
+    /// None comes after it. It may be without blocks.
+    #[serde(rename = "final")]
+    pub is_final: bool,
+}
+
+/// The answer to a chunk that is not the final one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkTaken {
+    /// The lease that the transfer was started with.
+    pub lease: LeaseId,
+    /// The chunk.
+    pub index: u32,
+    /// Bytes of all chunks so far.
+    pub bytes: u64,
+    /// How many they must come to.
+    pub kv_bytes: u64,
+}
+
+/// The answer of `POST /v1/transfers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TransferAnswer {
+    /// It has ended; also in answer to a chunk that came too late for it.
+    Ended(TransferReport),
+    /// A chunk is on its way; the next may come.
+    Taken(ChunkTaken),
 }
 
 /// How a transfer, or one attempt of it, ended.
@@ -91,11 +130,11 @@ pub struct TransferAttempt {
     /// What went wrong, where something did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How long it took.
+    /// How long it took, with what chunks were waited for.
     pub elapsed_ms: f64,
 }
 
-/// The answer of `POST /v1/transfers` and `GET /v1/transfers/{id}`.
+/// A transfer that has ended: the answer of `POST /v1/transfers` and `GET /v1/transfers/{id}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferReport {
     /// The transfer's name: the lease that it was started with.
@@ -114,7 +153,7 @@ pub struct TransferReport {
     /// BLAKE3 of the bytes in request order, hexadecimal, as both ends computed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// From the first attempt's start to the last one's end.
+    /// From the first attempt's start to the last one's end, with what chunks were waited for.
     pub elapsed_ms: f64,
 }
 

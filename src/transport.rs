@@ -5,6 +5,7 @@
 //! side's [`Landing`] has confirmed for that lease. Over QUIC the receiving side sees to that; a library
 //! that writes into its memory by itself trusts every member with it.
 
+mod blocks;
 mod dial;
 pub mod fabric;
 pub mod mock;
@@ -12,7 +13,10 @@ pub mod nixl;
 pub mod quic;
 mod slots;
 mod stream;
+pub mod ucx;
 pub mod verbs;
+#[cfg(any(feature = "nixl", feature = "ucx"))]
+mod worker;
 
 use std::future::Future;
 use std::io;
@@ -23,6 +27,7 @@ use std::time::Duration;
 
 use crate::model::{Extent, LeaseId, NodeName};
 use crate::net::{Endpoint, EndpointOptions, NetError, NodeIdentity, Traffic};
+pub use blocks::{Blocks, Feed};
 
 /// The largest probe, in bytes.
 pub const MAX_PROBE_BYTES: u32 = 16 * 1024 * 1024;
@@ -107,8 +112,8 @@ pub struct Write {
     /// The lease to write into.
     pub lease: LeaseId,
     /// Blocks of the local arena, checked against its size.
-    pub blocks: Vec<Extent>,
-    /// How long it may take.
+    pub blocks: Blocks,
+    /// How long it may take, not counting what it waits for its source.
     pub deadline: Duration,
 }
 
@@ -119,7 +124,8 @@ pub struct Written {
     pub bytes: u64,
     /// BLAKE3 of them, computed at both ends and found equal.
     pub hash: [u8; 32],
-    /// From the first byte sent to the far end's confirmation.
+    /// From the first byte sent to the far end's confirmation, without the time in which nothing was
+    /// under way because the source had not written more.
     pub elapsed: Duration,
     /// Bytes of other writes that came to the far end on the same rail meanwhile; 0 where the
     /// backend cannot say.

@@ -10,7 +10,10 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use seam::api::{Arrival, Done, OverrideLine, PathLine, RouteRequest, TransferResult};
+use seam::api::{
+    Arrival, ChunkTaken, Done, OverrideLine, PathLine, RouteRequest, TransferAnswer, TransferReport, TransferResult,
+};
+use seam::client::ClientError;
 use seam::model::{LeaseId, Outcome, PathState, Reason};
 use seam::policy::record::DecisionRecord;
 use serde_json::{Value, json};
@@ -143,6 +146,57 @@ async fn bytes_land_where_the_lease_says_and_a_lease_is_used_once_by_its_holder(
     assert!(d0.release(&lease.id).await, "the engine ends the session");
     until("no session is left", async || d0.leases().await.is_empty()).await;
     for host in [p0, p1, d0] {
+        host.agent.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunks_move_while_the_rest_is_computed_which_costs_neither_the_budget_nor_the_lease() {
+    let mut world = World::new().await;
+    let d0 = world.decode("d0", Terms::default()).await;
+    // Less than what the source takes below, so that both would end without it.
+    let p0 = world.prefill("p0", Terms { more: "[transfer]\nlease_ttl = \"2s\"\n", ..Terms::default() }).await;
+    p0.settled(1).await;
+    let data: Vec<u8> = (0..MIB).map(|i| (i * 31 % 251) as u8).collect();
+    let (third, half) = (MIB / 3, MIB / 2);
+    let ask = RouteRequest { transfer_budget_ms: Some(1_500), ..request("batch", MIB) };
+    let lease = p0.route(&ask).await.unwrap().lease.unwrap();
+
+    let taken =
+        |index, bytes| TransferAnswer::Taken(ChunkTaken { lease: lease.id.clone(), index, bytes, kv_bytes: MIB });
+    let word = |answer: Result<TransferAnswer, ClientError>| answer.unwrap_err().to_string();
+    let early = word(p0.chunk(&lease.id, (1, false), &[(0, 1)]).await);
+    assert!(early.contains("it begins with chunk 0"), "{early}");
+    p0.write(4 * MIB, 0, &data[..third as usize]);
+    assert_eq!(p0.chunk(&lease.id, (0, false), &[(0, third)]).await.unwrap(), taken(0, third));
+    assert_eq!(p0.chunk(&lease.id, (0, false), &[(0, third)]).await.unwrap(), taken(0, third), "said again");
+    let overlap = word(p0.chunk(&lease.id, (1, false), &[(third - 1, 2)]).await);
+    assert!(overlap.contains("overlaps"), "{overlap}");
+    // The source takes its time.
+    for (index, from, to) in [(1, third, half), (2, half, MIB)] {
+        tokio::time::sleep(std::time::Duration::from_millis(1_200)).await;
+        p0.write(4 * MIB, from, &data[from as usize..to as usize]);
+        assert_eq!(p0.chunk(&lease.id, (index, false), &[(from, to - from)]).await.unwrap(), taken(index, to));
+    }
+    let answer = p0.chunk(&lease.id, (3, true), &[]).await.unwrap();
+    let TransferAnswer::Ended(report) = answer else { panic!("{answer:?}") };
+    assert_eq!((report.result, report.bytes, report.attempts.len()), (TransferResult::Delivered, MIB, 1), "{report:?}");
+    assert_eq!(report.hash.as_deref(), Some(blake3::hash(&data).to_hex().as_str()));
+    assert_eq!(p0.chunk(&lease.id, (4, true), &[]).await.unwrap(), TransferAnswer::Ended(report), "too late for it");
+
+    let lease = p0.route(&request("batch", MIB)).await.unwrap().lease.unwrap();
+    p0.chunk(&lease.id, (0, false), &[(0, third)]).await.unwrap();
+    until("the transfer has ended for want of its rest", async || {
+        p0.client.get::<TransferReport>(&format!("/v1/transfers/{}", lease.id)).await.is_ok()
+    })
+    .await;
+    let TransferAnswer::Ended(report) = p0.chunk(&lease.id, (1, true), &[(third, 1)]).await.unwrap() else { panic!() };
+    assert_eq!((report.result, report.attempts.len()), (TransferResult::Failed, 1));
+    let error = report.attempts[0].error.as_deref().unwrap();
+    assert_eq!(error, "the next chunk did not come within transfer.lease_ttl, 2s");
+    assert!(p0.paths().await.iter().all(|path| path.health.failed_bytes == 0), "no path is to blame");
+    until("the lease is free", async || d0.leases().await.iter().all(|line| line.id != lease.id)).await;
+    for host in [p0, d0] {
         host.agent.shutdown().await;
     }
 }

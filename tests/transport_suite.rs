@@ -5,6 +5,8 @@
 mod fabric;
 #[path = "transport_suite/hostile.rs"]
 mod hostile;
+#[path = "transport_suite/leaks.rs"]
+mod leaks;
 #[path = "transport_suite/memory.rs"]
 mod memory;
 #[path = "transport_suite/proxy.rs"]
@@ -19,7 +21,7 @@ use proxy::Proxy;
 use rand::{RngExt as _, SeedableRng as _};
 use seam::arena::Arena;
 use seam::transport::quic::QuicRail;
-use seam::transport::{PathError, Peer};
+use seam::transport::{Blocks, Feed, PathError, Peer, Write, Written};
 use world::{AMPLE, Kind, Ledger, Node, World, extent, lease, name};
 
 const MIB: u64 = 1024 * 1024;
@@ -53,7 +55,18 @@ macro_rules! any_backend {
             a_peer_of_another_ca_is_refused,
             a_peer_that_is_not_there_fails_within_the_deadline,
             a_peer_that_restarted_is_used_again,
+            parts_are_sent_while_their_source_is_being_written_and_waiting_for_it_takes_no_time,
+            a_source_that_withdraws_the_rest_fails_the_write_and_leaves_the_lease_quiet,
+            a_write_that_is_dropped_while_its_source_is_waited_for_leaves_the_lease_quiet,
         );
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[ignore = "takes its time, and looks at the whole process: run by name"]
+        async fn ten_thousand_transfers_leave_nothing_behind() {
+            if super::Kind::$kind.is_here() {
+                super::leaks::run(super::World::new(super::Kind::$kind)).await;
+            }
+        }
     };
 }
 
@@ -92,6 +105,35 @@ mod nixl {
 #[cfg(feature = "verbs")]
 mod verbs {
     any_backend!(Verbs);
+}
+
+#[cfg(feature = "ucx")]
+mod ucx {
+    any_backend!(Ucx);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn two_versions_that_face_each_other_move_bytes_or_say_which_they_are() {
+        if super::Kind::OldUcx.is_here() {
+            for (ours, theirs) in [(super::Kind::Ucx, super::Kind::OldUcx), (super::Kind::OldUcx, super::Kind::Ucx)] {
+                super::two_versions_move_bytes_or_say_which_they_are(ours, theirs).await;
+            }
+        }
+    }
+}
+
+#[cfg(feature = "ucx")]
+async fn two_versions_move_bytes_or_say_which_they_are(ours: Kind, theirs: Kind) {
+    let world = World::new(ours);
+    let (p, d) = (world.node("p", MIB), World::of(theirs, &world).node("d", MIB));
+    p.fill(8);
+    let blocks = [extent(5, 300_000)];
+    d.ledger.grant(lease(1), "p", &blocks);
+    let written = p.write_within(Duration::from_secs(8), &d.peer, lease(1), &blocks).await;
+    println!("{ours:?} to {theirs:?}: {written:?}");
+    match written {
+        Ok(_) => assert!(d.bytes(&blocks) == p.bytes(&blocks)),
+        Err(error) => assert!(error.to_string().contains("this side's UCX is"), "{error}"),
+    }
 }
 
 async fn a_thousand_scattered_blocks_arrive_in_order_and_nothing_else_changes(world: World) {
@@ -250,6 +292,64 @@ async fn probes_of_any_size_come_back(world: World) {
         let elapsed = p.probe(&d.peer, bytes).await.unwrap_or_else(|error| panic!("{bytes} bytes: {error}"));
         assert!(elapsed > Duration::ZERO);
     }
+}
+
+/// A write of 3 MiB into `lease(1)` of which the first part is there, has arrived, and is all that has.
+async fn begun(p: &Node, d: &Node) -> (Feed, Blocks, tokio::task::JoinHandle<Result<Written, PathError>>) {
+    p.fill(4);
+    d.ledger.grant(lease(1), "p", &[extent(5, MIB), extent(2 * MIB, 2 * MIB)]);
+    let first = extent(9, MIB + MIB / 2);
+    let (feed, blocks) = Blocks::coming(3 * MIB, vec![first]);
+    let (backend, peer) = (p.backend.clone(), d.peer.clone());
+    let write = Write { lease: lease(1), blocks: blocks.clone(), deadline: AMPLE };
+    let writing = tokio::spawn(async move { backend.write(&peer, write).await });
+    let (there, sent) = ([extent(5, MIB), extent(2 * MIB, MIB / 2)], p.bytes(&[first]));
+    while d.bytes(&there) != sent || blocks.waited().is_zero() {
+        tokio::task::yield_now().await;
+    }
+    assert!(d.untouched_outside(&there));
+    (feed, blocks, writing)
+}
+
+async fn parts_are_sent_while_their_source_is_being_written_and_waiting_for_it_takes_no_time(world: World) {
+    let (p, d) = (world.node("p", 8 * MIB), world.node("d", 8 * MIB));
+    let started = std::time::Instant::now();
+    let (feed, blocks, writing) = begun(&p, &d).await;
+    feed.give(&[extent(4 * MIB, 1), extent(5 * MIB + 3, MIB)], false);
+    feed.give(&[extent(7 * MIB, MIB / 2 - 1)], false);
+    // That it was the last is known later.
+    while blocks.waiting().is_none() {
+        tokio::task::yield_now().await;
+    }
+    feed.give(&[], true);
+    let written = writing.await.unwrap().unwrap();
+    let (waited, took) = (blocks.waited(), started.elapsed());
+    let sent = p.bytes(&blocks.so_far());
+    assert!(d.bytes(&[extent(5, MIB), extent(2 * MIB, 2 * MIB)]) == sent);
+    assert_eq!((written.bytes, written.hash), (3 * MIB, *blake3::hash(&sent).as_bytes()));
+    assert!(written.elapsed + waited <= took, "{:?} and {waited:?} of {took:?}", written.elapsed);
+    let granted = d.ledger.of(&lease(1));
+    assert_eq!((granted.delivered, granted.opened, granted.quiet), (Some((3 * MIB, written.hash)), 1, 1));
+}
+
+async fn a_source_that_withdraws_the_rest_fails_the_write_and_leaves_the_lease_quiet(world: World) {
+    let (p, d) = (world.node("p", 8 * MIB), world.node("d", 8 * MIB));
+    let (feed, _, writing) = begun(&p, &d).await;
+    drop(feed);
+    assert!(matches!(writing.await.unwrap(), Err(PathError::Local(_))));
+    d.ledger.until(&lease(1), |granted| granted.quiet == 1).await;
+    assert_eq!(d.ledger.of(&lease(1)).delivered, None);
+    p.probe(&d.peer, 64).await.unwrap();
+}
+
+async fn a_write_that_is_dropped_while_its_source_is_waited_for_leaves_the_lease_quiet(world: World) {
+    let (p, d) = (world.node("p", 8 * MIB), world.node("d", 8 * MIB));
+    let (feed, _, writing) = begun(&p, &d).await;
+    writing.abort();
+    d.ledger.until(&lease(1), |granted| granted.quiet == 1).await;
+    feed.give(&[extent(4 * MIB, MIB + MIB / 2)], true);
+    assert_eq!(d.ledger.of(&lease(1)).delivered, None);
+    p.probe(&d.peer, 64).await.unwrap();
 }
 
 async fn many_operations_at_once_share_one_connection_for_probes_and_one_for_bulk(world: World) {

@@ -16,7 +16,7 @@ use super::links::Links;
 use super::owner::Full;
 use super::policy::Answer as PolicyAnswer;
 use super::transfer::check_blocks;
-use crate::api::{Arrival, CapacityReport, Done, RouteRequest, TransferReport, TransferRequest};
+use crate::api::{Arrival, CapacityReport, Done, RouteRequest, TransferAnswer, TransferReport, TransferRequest};
 use crate::config::{Config, EngineKind};
 use crate::ledger::{self, EngineWord};
 use crate::model::{
@@ -213,18 +213,20 @@ impl Service {
         ))
     }
 
-    /// Moves blocks of this host's arena into a lease; answers when that has ended.
+    /// Moves blocks of this host's arena into a lease; answers when that has ended, or when a chunk of
+    /// them that is not the final one is on its way.
     ///
     /// # Errors
     /// Bad input, a lease that cannot be used, or too many transfers under way. A transfer that
     /// was tried and failed is reported, not an error.
-    pub async fn transfer(&self, request: TransferRequest) -> Result<TransferReport, ServiceError> {
+    pub async fn transfer(&self, request: TransferRequest) -> Result<TransferAnswer, ServiceError> {
         let agency = self.agency()?;
         let Some(arena_bytes) = agency.arena_bytes else {
             return Err(ServiceError::Conflict("this node has no arena: its engine moves the bytes".to_owned()));
         };
-        check_blocks(&request.blocks, arena_bytes)?;
-        agency.links.transfers.get().ok_or(ServiceError::ShuttingDown)?.start(request).await
+        check_blocks(&request.blocks, request.chunk, arena_bytes)?;
+        let silence_max = agency.config.borrow().transfer.lease_ttl;
+        agency.links.transfers.get().ok_or(ServiceError::ShuttingDown)?.start(request, silence_max).await
     }
 
     /// The report of a transfer that has ended.

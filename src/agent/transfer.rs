@@ -1,42 +1,51 @@
 //! The transfer actor: moves a caller's blocks into its lease, and on failure wherever the policy
 //! says next, until the bytes have landed or nothing is left to try.
 
+mod chunks;
+mod run;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use tokio::time::Instant;
 
 use super::clock::wall_ms;
 use super::links::Links;
-use super::policy::Answer;
-use super::probe::outcome;
-use super::rails::peer;
 use super::service::ServiceError;
 use super::store::Event;
 use super::supervisor::Starter;
-use crate::api::{TransferAttempt, TransferReport, TransferRequest, TransferResult};
-use crate::health::{Sample, SampleKind, SampleOutcome};
-use crate::metrics::{Direction, MoveResult};
-use crate::model::{Extent, LeaseId};
-use crate::policy::{Input, Plan, TransferProblem};
-use crate::transport::{PathError, Write, Written};
+use crate::api::{Chunk, TransferAnswer, TransferReport, TransferRequest};
+use crate::model::{Extent, Lease, LeaseId};
+use crate::policy::TransferProblem;
+use crate::transport::{Blocks, Feed};
+use chunks::Chunks;
 
 /// Transfers under way at most.
 const MAX_RUNNING: usize = 256;
-/// A shorter deadline says nothing about a path, however few bytes it was for.
-const MIN_FAIR_DEADLINE: Duration = Duration::from_millis(100);
 /// Reports of ended transfers kept; the oldest go first.
 const MAX_REPORTS: usize = 10_000;
 
-type Reply = oneshot::Sender<Result<TransferReport, ServiceError>>;
+type Reply = oneshot::Sender<Result<TransferAnswer, ServiceError>>;
 
 /// What the actor is sent.
 pub(crate) enum Message {
-    Start(TransferRequest, OwnedSemaphorePermit, Reply),
-    Stop { transfer: LeaseId, lease: LeaseId, cancelled: bool },
+    Start(Move, OwnedSemaphorePermit, Reply),
+    /// The first chunk of a transfer is under way.
+    Begun {
+        asked: Asked,
+        kv_bytes: u64,
+        feed: Feed,
+        first: Vec<Extent>,
+    },
+    /// A further chunk.
+    Chunk(LeaseId, Chunk, Vec<Extent>, Reply),
+    Stop {
+        transfer: LeaseId,
+        lease: LeaseId,
+        cancelled: bool,
+    },
     Find(LeaseId, oneshot::Sender<Option<TransferReport>>),
     Ended(Asked, Box<Result<TransferReport, ServiceError>>),
 }
@@ -73,13 +82,26 @@ impl Transfers {
         })
     }
 
-    /// Moves the bytes and reports; the transfer goes on if the caller goes away.
-    pub(crate) async fn start(&self, request: TransferRequest) -> Result<TransferReport, ServiceError> {
-        let Ok(permit) = self.room.clone().try_acquire_owned() else {
-            return Err(ServiceError::Overloaded { what: "transfers", limit: MAX_RUNNING });
-        };
+    /// Moves the bytes and reports; the transfer goes on if the caller goes away. A chunk that is not the
+    /// final one is answered once it is on its way. `silence_max`: how long the next chunk may take to come.
+    pub(crate) async fn start(
+        &self,
+        request: TransferRequest,
+        silence_max: Duration,
+    ) -> Result<TransferAnswer, ServiceError> {
+        let TransferRequest { lease, blocks, chunk } = request;
         let (sender, receiver) = oneshot::channel();
-        self.send(Message::Start(request, permit, sender));
+        let message = match chunk {
+            Some(chunk) if chunk.index > 0 => Message::Chunk(lease, chunk, blocks, sender),
+            _ => {
+                let Ok(permit) = self.room.clone().try_acquire_owned() else {
+                    return Err(ServiceError::Overloaded { what: "transfers", limit: MAX_RUNNING });
+                };
+                let chunks = chunk.filter(|chunk| !chunk.is_final).map(|_| self.clone());
+                Message::Start(Move { lease, blocks, chunks, silence_max, asked: 0 }, permit, sender)
+            }
+        };
+        self.send(message);
         receiver.await.unwrap_or(Err(ServiceError::ShuttingDown))
     }
 
@@ -107,12 +129,42 @@ impl Transfers {
     }
 }
 
+/// What a caller wants moved.
+pub(crate) struct Move {
+    lease: LeaseId,
+    blocks: Vec<Extent>,
+    /// If further blocks come in chunks: who takes them.
+    chunks: Option<Transfers>,
+    silence_max: Duration,
+    /// Which of the wishes for its lease it is.
+    asked: u64,
+}
+
+impl Move {
+    /// Bytes of the blocks that are there.
+    fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| block.bytes).sum()
+    }
+
+    /// All blocks; those that are not there yet go into `lease` as well.
+    fn blocks(self, lease: &Lease) -> Blocks {
+        let Some(actor) = self.chunks else { return self.blocks.into() };
+        let (feed, blocks) = Blocks::coming(lease.kv_bytes, self.blocks.clone());
+        let (asked, kv_bytes) = ((self.lease, self.asked), lease.kv_bytes);
+        actor.send(Message::Begun { asked, kv_bytes, feed, first: self.blocks });
+        blocks
+    }
+}
+
 struct TransferActor;
 
 struct State {
     links: Arc<Links>,
     handle: Transfers,
-    running: BTreeMap<Asked, (Control, Reply)>,
+    /// Each with whoever waits for its end, or for the word that its first chunk is under way.
+    running: BTreeMap<Asked, (Control, Option<Reply>)>,
+    /// Those that further chunks may come for.
+    chunks: BTreeMap<LeaseId, (Asked, Chunks)>,
     asked: u64,
     reports: BTreeMap<LeaseId, TransferReport>,
     oldest_first: VecDeque<LeaseId>,
@@ -132,8 +184,8 @@ impl Actor for TransferActor {
         _: ActorRef<Message>,
         (links, handle): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        let (running, reports, oldest_first) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-        Ok(State { links, handle, running, asked: 0, reports, oldest_first })
+        let (running, chunks, reports) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(State { links, handle, running, chunks, asked: 0, reports, oldest_first: VecDeque::new() })
     }
 
     async fn handle(
@@ -143,7 +195,9 @@ impl Actor for TransferActor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Start(request, permit, reply) => state.start(request, permit, reply),
+            Message::Start(moves, permit, reply) => state.start(moves, permit, reply),
+            Message::Begun { asked, kv_bytes, feed, first } => state.begun(asked, kv_bytes, feed, first),
+            Message::Chunk(lease, chunk, blocks, reply) => state.chunk(&lease, chunk, blocks, reply),
             Message::Stop { transfer, lease, cancelled } => {
                 // Those that the policy has refused, or will, do not listen.
                 for (_, (control, _)) in state.running.range((transfer.clone(), 0)..=(transfer, u64::MAX)) {
@@ -161,17 +215,57 @@ impl Actor for TransferActor {
 }
 
 impl State {
-    fn start(&mut self, request: TransferRequest, permit: OwnedSemaphorePermit, reply: Reply) {
+    fn start(&mut self, moves: Move, permit: OwnedSemaphorePermit, reply: Reply) {
+        if moves.chunks.is_some() && self.chunks.contains_key(&moves.lease) {
+            let first = Chunk { index: 0, is_final: false };
+            return self.chunk(&moves.lease, first, moves.blocks, reply);
+        }
         self.asked += 1;
-        let id = (request.lease.clone(), self.asked);
+        let id = (moves.lease.clone(), self.asked);
+        let moves = Move { asked: self.asked, ..moves };
         let (control, stop) = watch::channel(None);
-        self.running.insert(id.clone(), (control, reply));
+        self.running.insert(id.clone(), (control, Some(reply)));
         let (links, handle) = (self.links.clone(), self.handle.clone());
         tokio::spawn(async move {
-            let result = run(&links, request, stop).await;
+            let result = run::run(&links, moves, stop).await;
             drop(permit);
             handle.send(Message::Ended(id, Box::new(result)));
         });
+    }
+
+    fn begun(&mut self, asked: Asked, kv_bytes: u64, feed: Feed, first: Vec<Extent>) {
+        let Some((_, reply)) = self.running.get_mut(&asked) else { return };
+        let chunks = Chunks::begun(asked.0.clone(), kv_bytes, feed, first);
+        if let Some(reply) = reply.take() {
+            // The caller may have gone away; the next chunk tells.
+            let _ = reply.send(Ok(TransferAnswer::Taken(chunks.so_far())));
+        }
+        self.chunks.insert(asked.0.clone(), (asked, chunks));
+    }
+
+    fn chunk(&mut self, lease: &LeaseId, chunk: Chunk, blocks: Vec<Extent>, reply: Reply) {
+        let answer = match self.chunks.get_mut(lease) {
+            Some((asked, chunks)) => match chunks.take(chunk, blocks) {
+                Ok(()) if chunk.is_final => {
+                    if let Some((_, waits)) = self.running.get_mut(asked) {
+                        *waits = Some(reply);
+                    }
+                    self.chunks.remove(lease);
+                    return;
+                }
+                Ok(()) => Ok(TransferAnswer::Taken(chunks.so_far())),
+                Err(error) => Err(error),
+            },
+            // It ended before all of it was there.
+            None => match self.reports.get(lease) {
+                Some(report) => Ok(TransferAnswer::Ended(report.clone())),
+                None => Err(ServiceError::NotFound(format!(
+                    "no transfer in chunks into {lease} is under way: it begins with chunk 0, and once that is answered"
+                ))),
+            },
+        };
+        // The caller may have gone away.
+        let _ = reply.send(answer);
     }
 
     fn ended(&mut self, asked: Asked, result: Result<TransferReport, ServiceError>) {
@@ -185,28 +279,20 @@ impl State {
             self.oldest_first.push_back(asked.0.clone());
             self.reports.insert(asked.0.clone(), report.clone());
         }
-        if let Some((_, reply)) = self.running.remove(&asked) {
+        if self.chunks.get(&asked.0).is_some_and(|(whose, _)| *whose == asked) {
+            self.chunks.remove(&asked.0);
+        }
+        if let Some((_, Some(reply))) = self.running.remove(&asked) {
             // The caller may have gone away.
-            let _ = reply.send(result);
+            let _ = reply.send(result.map(TransferAnswer::Ended));
         }
     }
 }
 
-/// Waits until the attempt on `lease` is told to stop; says whether the request is cancelled.
-async fn stopped(stop: &mut watch::Receiver<Option<(LeaseId, bool)>>, lease: &LeaseId) -> bool {
-    let told = stop.wait_for(|stop| stop.as_ref().is_some_and(|(stopped, _)| stopped == lease)).await;
-    let cancelled = told.map(|stop| stop.as_ref().is_some_and(|(_, cancelled)| *cancelled)).ok();
-    match cancelled {
-        Some(cancelled) => cancelled,
-        // Nobody can stop it any more.
-        None => std::future::pending().await,
-    }
-}
-
 /// Blocks that a transfer can move.
-pub(crate) fn check_blocks(blocks: &[Extent], arena_bytes: u64) -> Result<u64, ServiceError> {
+pub(crate) fn check_blocks(blocks: &[Extent], chunk: Option<Chunk>, arena_bytes: u64) -> Result<u64, ServiceError> {
     let bad = |detail: String| ServiceError::BadInput { field: "blocks", detail };
-    if blocks.is_empty() {
+    if blocks.is_empty() && !chunk.is_some_and(|chunk| chunk.is_final && chunk.index > 0) {
         return Err(bad("found none, allowed at least 1".to_owned()));
     }
     let mut sorted: Vec<(usize, Extent)> = blocks.iter().copied().enumerate().collect();
@@ -231,173 +317,6 @@ pub(crate) fn check_blocks(blocks: &[Extent], arena_bytes: u64) -> Result<u64, S
     Ok(sum)
 }
 
-async fn run(
-    links: &Links,
-    request: TransferRequest,
-    mut stop: watch::Receiver<Option<(LeaseId, bool)>>,
-) -> Result<TransferReport, ServiceError> {
-    let begun = Instant::now();
-    let bytes = request.blocks.iter().map(|block| block.bytes).sum();
-    let id = request.lease.clone();
-    let lease = request.lease.clone();
-    let mut plan = ask(links, move |key| Input::TransferStart { key, lease, bytes }).await??;
-    let mut attempts = Vec::new();
-    let report = |plan: &Plan, attempts: Vec<TransferAttempt>, result: TransferResult, hash: Option<[u8; 32]>| {
-        let landed = matches!(result, TransferResult::Delivered);
-        TransferReport {
-            id: id.clone(),
-            request_id: plan.request_id.clone(),
-            result,
-            attempts,
-            lease: landed.then(|| plan.lease.clone()),
-            bytes: if landed { bytes } else { 0 },
-            hash: hash.map(|hash| blake3::Hash::from_bytes(hash).to_hex().to_string()),
-            elapsed_ms: millis(begun.elapsed()),
-        }
-    };
-    loop {
-        let start = Instant::now();
-        let ended = attempt(links, &plan, &request.blocks, bytes, &mut stop).await;
-        let lease = plan.lease.id.clone();
-        let mut line = TransferAttempt {
-            decision: plan.decision.to_string(),
-            path: plan.path.id.clone(),
-            lease: lease.clone(),
-            result: TransferResult::Failed,
-            error: None,
-            elapsed_ms: millis(start.elapsed()),
-        };
-        match ended {
-            Attempt::Ended(Ok(written)) => {
-                links.tell_policy(Input::TransferEnded { lease, delivered: true });
-                line.result = TransferResult::Delivered;
-                attempts.push(line);
-                return Ok(report(&plan, attempts, TransferResult::Delivered, Some(written.hash)));
-            }
-            Attempt::Cancelled => {
-                links.tell_policy(Input::TransferEnded { lease, delivered: false });
-                line.result = TransferResult::Cancelled;
-                attempts.push(line);
-                return Ok(report(&plan, attempts, TransferResult::Cancelled, None));
-            }
-            Attempt::Ended(Err(error)) => {
-                let detail: Arc<str> = error.to_string().into();
-                line.error = Some(detail.to_string());
-                attempts.push(line);
-                match ask(links, move |key| Input::TransferFailed { key, lease, detail }).await? {
-                    Ok(next) => plan = next,
-                    Err(TransferProblem::Cancelled) => {
-                        return Ok(report(&plan, attempts, TransferResult::Cancelled, None));
-                    }
-                    Err(problem) => {
-                        tracing::warn!(request = %plan.request_id, %problem, "transfer failed");
-                        if let Some(last) = attempts.last_mut() {
-                            let error = last.error.take().unwrap_or_default();
-                            last.error = Some(format!("{error}; {problem}"));
-                        }
-                        return Ok(report(&plan, attempts, TransferResult::Failed, None));
-                    }
-                }
-            }
-        }
-    }
-}
-
-enum Attempt {
-    Ended(Result<Written, PathError>),
-    Cancelled,
-}
-
-/// One attempt; whatever it says of the path becomes a sample.
-async fn attempt(
-    links: &Links,
-    plan: &Plan,
-    blocks: &[Extent],
-    bytes: u64,
-    stop: &mut watch::Receiver<Option<(LeaseId, bool)>>,
-) -> Attempt {
-    let Some(rail) = links.rails.get().and_then(|rails| rails.get(&plan.path.id.rail)) else {
-        return Attempt::Ended(Err(PathError::Local(format!("rail {} is gone", plan.path.id.rail))));
-    };
-    let deadline = Duration::from_millis(plan.deadline_ms);
-    let write = Write { lease: plan.lease.id.clone(), blocks: blocks.to_vec(), deadline };
-    let shared_before = rail.in_flight_bytes();
-    let sending = rail.sending(bytes);
-    let start = Instant::now();
-    let to = peer(&plan.path);
-    links.path_used(&plan.path.id);
-    let result = tokio::select! {
-        biased;
-        cancelled = stopped(stop, &plan.lease.id) => match cancelled {
-            true => {
-                links.metrics.transfer_ended(rail.kind, MoveResult::Cancelled, start.elapsed());
-                return Attempt::Cancelled;
-            }
-            false => Err(PathError::PeerGone { peer: to.node.clone(), detail: "it left the mesh".to_owned() }),
-        },
-        result = rail.backend.write(&to, write) => result,
-    };
-    let elapsed = result.as_ref().map_or_else(|_| start.elapsed(), |written| written.elapsed);
-    drop(sending);
-    links.metrics.transfer_ended(rail.kind, move_result(&result), elapsed);
-    if result.is_ok() {
-        links.metrics.moved(rail.kind, Direction::Sent, bytes);
-    }
-    // Whichever end was shared more set the pace. No more can have come than the rail carries.
-    let carried_bytes = elapsed.as_secs_f64() * plan.path.bandwidth_gbps * 1e9 / 8.0;
-    let at_far_end = result.as_ref().map_or(0, |written| written.shared_bytes.min(carried_bytes as u64));
-    let shared = shared_before.max(rail.in_flight_bytes()).max(at_far_end);
-    let said = outcome(&result.as_ref().map(|_| ()).map_err(Clone::clone));
-    if let Some(outcome) = said.filter(|_| is_fair(deadline, bytes.saturating_add(shared), plan.path.bandwidth_gbps)) {
-        links.offer_health(Sample {
-            path: plan.path.id.clone(),
-            kind: SampleKind::Transfer,
-            outcome,
-            elapsed_ms: millis(elapsed),
-            // What never arrived explains no time on the wire.
-            bytes: if outcome == SampleOutcome::Ok { bytes } else { 0 },
-            attempted_bytes: bytes,
-            inflight_bytes: shared,
-            late_ms: links.lateness.since(start),
-            taken: Some(links.clock.now().mono),
-        });
-    }
-    Attempt::Ended(result)
-}
-
-/// Whether a path could have kept a deadline at all. One that is too short is its request's fault.
-fn is_fair(deadline: Duration, bytes: u64, bandwidth_gbps: f64) -> bool {
-    let wire = Duration::from_secs_f64(bytes as f64 * 8.0 / (bandwidth_gbps * 1e9));
-    deadline >= MIN_FAIR_DEADLINE + wire * 2
-}
-
-fn move_result(result: &Result<Written, PathError>) -> MoveResult {
-    match result {
-        Ok(_) => MoveResult::Delivered,
-        Err(PathError::TimedOut { .. }) => MoveResult::TimedOut,
-        Err(PathError::PeerGone { .. }) => MoveResult::PeerGone,
-        Err(PathError::Refused { .. }) => MoveResult::Refused,
-        Err(PathError::Corrupt { .. }) => MoveResult::Corrupt,
-        Err(PathError::Local(_)) => MoveResult::Local,
-    }
-}
-
-/// Asks the policy for a plan.
-async fn ask(
-    links: &Links,
-    question: impl FnOnce(u64) -> Input + Send + 'static,
-) -> Result<Result<Plan, TransferProblem>, ServiceError> {
-    let policy = links.policy.get().ok_or(ServiceError::ShuttingDown)?;
-    let asked = policy.ask(question).await.map_err(|full| {
-        links.metrics.dropped("policy");
-        ServiceError::Overloaded { what: "policy", limit: full.limit }
-    });
-    match asked? {
-        Some(Answer::Plan(plan)) => Ok(plan),
-        Some(Answer::Route(_) | Answer::Done(_)) | None => Err(ServiceError::ShuttingDown),
-    }
-}
-
 impl From<TransferProblem> for ServiceError {
     fn from(problem: TransferProblem) -> Self {
         let detail = problem.to_string();
@@ -411,10 +330,6 @@ impl From<TransferProblem> for ServiceError {
     }
 }
 
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,32 +340,15 @@ mod tests {
 
     #[test]
     fn blocks_must_lie_within_the_arena_and_apart() {
-        assert_eq!(check_blocks(&blocks(&[(10, 5), (0, 10), (95, 5)]), 100).unwrap(), 20);
-        let error = |list: &[(u64, u64)]| check_blocks(&blocks(list), 100).unwrap_err().to_string();
+        assert_eq!(check_blocks(&blocks(&[(10, 5), (0, 10), (95, 5)]), None, 100).unwrap(), 20);
+        let last = |index| Some(Chunk { index, is_final: true });
+        assert_eq!(check_blocks(&[], last(1), 100).unwrap(), 0);
+        assert!(check_blocks(&[], last(0), 100).is_err());
+        let error = |list: &[(u64, u64)]| check_blocks(&blocks(list), None, 100).unwrap_err().to_string();
         assert!(error(&[]).contains("found none"));
         assert!(error(&[(0, 0)]).contains("block 0: found 0 bytes"));
         assert!(error(&[(0, 1), (96, 5)]).contains("block 1: found 5 bytes at offset 96"));
         assert!(error(&[(u64::MAX, 2)]).contains("block 0"));
         assert!(error(&[(10, 5), (0, 11)]).contains("blocks 1 and 0 overlap at offset 10"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_stop_that_came_before_its_attempt_is_heard_and_one_for_another_attempt_is_not() {
-        let lease = |number: u64| LeaseId { node: "d0".parse().unwrap(), generation: 1, number };
-        let (control, mut stop) = watch::channel(None);
-        control.send_replace(Some((lease(2), true)));
-        assert!(stopped(&mut stop, &lease(2)).await);
-        let other = lease(3);
-        assert!(tokio::time::timeout(Duration::from_secs(1), stopped(&mut stop, &other)).await.is_err());
-        control.send_replace(Some((lease(3), false)));
-        assert!(!stopped(&mut stop, &lease(3)).await, "failed, not cancelled");
-    }
-
-    #[test]
-    fn a_deadline_that_no_path_could_keep_is_no_sample() {
-        // 8 Gb/s is a megabyte a millisecond.
-        assert!(!is_fair(Duration::from_millis(1), 1, 8.0));
-        assert!(!is_fair(Duration::from_millis(250), 100_000_000, 8.0));
-        assert!(is_fair(Duration::from_millis(300), 100_000_000, 8.0));
     }
 }

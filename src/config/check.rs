@@ -200,6 +200,8 @@ const AVAILABLE: &[BackendKind] = &[
     BackendKind::Mock,
     #[cfg(feature = "nixl")]
     BackendKind::Nixl,
+    #[cfg(feature = "ucx")]
+    BackendKind::Ucx,
     #[cfg(feature = "verbs")]
     BackendKind::Verbs,
 ];
@@ -222,6 +224,9 @@ fn rails(checks: &mut Checks, config: &Config) {
         });
         checks.require(rail.nixl.is_none() || rail.backend == BackendKind::Nixl, &key("nixl"), || {
             format!("found on a {} rail; allowed on a nixl rail", rail.backend)
+        });
+        checks.require(rail.ucx.is_none() || rail.backend == BackendKind::Ucx, &key("ucx"), || {
+            format!("found on a {} rail; allowed on a ucx rail", rail.backend)
         });
         checks.require(rail.verbs.is_none() || rail.backend == BackendKind::Verbs, &key("verbs"), || {
             format!("found on a {} rail; allowed on a verbs rail", rail.backend)

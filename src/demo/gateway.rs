@@ -115,7 +115,7 @@ impl Gateway {
         asked: Instant,
     ) -> (Moved, Option<String>) {
         let begun = Instant::now();
-        let request = TransferRequest { lease: lease.id.clone(), blocks };
+        let request = TransferRequest { lease: lease.id.clone(), blocks, chunk: None };
         let answer: Result<TransferReport, ClientError> = client.post("/v1/transfers", &request).await;
         let elapsed_ms = asked.elapsed().as_secs_f64() * 1_000.0;
         let failed = Moved { delivered: false, verified: false, bytes: 0, elapsed_ms };

@@ -92,6 +92,7 @@ impl Core for Policy {
             }
             Input::LeaseAnswer { ask, reply } => self.lease_answered(now, ask, reply, out),
             Input::TransferStart { key, lease, bytes } => self.transfer_start(now, key, &lease, bytes, out),
+            Input::TransferWaited { lease, ms } => self.transfer_waited(now, &lease, ms, out),
             Input::TransferFailed { key, lease, detail } => self.transfer_failed(now, key, &lease, &detail, out),
             Input::TransferEnded { lease, delivered } => self.transfer_ended(now, &lease, delivered, out),
             Input::Release { key, lease } => {

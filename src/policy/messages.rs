@@ -133,6 +133,13 @@ pub enum Input {
     Configure(Box<Settings>),
     /// Time has passed.
     Tick,
+    /// A transfer has waited for its source, which is no transfer time.
+    TransferWaited {
+        /// The lease of the attempt.
+        lease: LeaseId,
+        /// How long, since it was last said, in milliseconds.
+        ms: u64,
+    },
 }
 
 /// What the policy answers and wants done.

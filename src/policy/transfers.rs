@@ -112,6 +112,19 @@ impl Policy {
         self.routes.requests.put(&id, entry, until.plus_ms(REPORT_GRACE_MS));
     }
 
+    /// The budget lasts longer by what a source was waited for, and with it the lease.
+    pub(super) fn transfer_waited(&mut self, now: Now, lease: &LeaseId, ms: u64, out: &mut Vec<Output>) {
+        let Some((id, mut entry, _)) = self.take_moving(lease) else { return };
+        let until = entry.budget_until.unwrap_or(now.mono).plus_ms(ms);
+        entry.budget_until = Some(until);
+        let wanted = until.plus_ms(RENEW_SLACK_MS);
+        if entry.lease_until.is_none_or(|until| until < wanted) {
+            entry.lease_until = Some(wanted);
+            out.push(Output::Renew { lease: lease.clone(), ttl_ms: wanted.ms_since(now.mono) });
+        }
+        self.routes.requests.put(&id, entry, until.plus_ms(REPORT_GRACE_MS));
+    }
+
     pub(super) fn transfer_failed(
         &mut self,
         now: Now,

@@ -207,6 +207,7 @@ impl Facts {
             | policy::Input::Route { .. }
             | policy::Input::LeaseAnswer { .. }
             | policy::Input::Renewed { .. }
+            | policy::Input::TransferWaited { .. }
             | policy::Input::Cancel { .. }
             | policy::Input::Configure(_)
             | policy::Input::Tick => {}

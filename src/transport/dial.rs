@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
+use super::blocks::{Deadline, Late};
 use super::slots::{Slot, Slots};
 use super::{PathError, Peer};
 use crate::model::NodeName;
@@ -40,7 +39,7 @@ impl Dialer {
         &self,
         peer: &Peer,
         purpose: Purpose,
-        deadline: Duration,
+        deadline: &Deadline,
         work: impl AsyncFnOnce(Connection) -> Result<T, PathError>,
     ) -> Result<T, PathError> {
         let addr = peer
@@ -54,15 +53,15 @@ impl Dialer {
             used = Some((connection.clone(), arrived(&connection)));
             work(connection).await
         };
-        let result = timeout(deadline, attempt).await;
-        result.unwrap_or_else(|_| {
+        let result = deadline.within(Duration::ZERO, attempt).await;
+        result.unwrap_or_else(|Late| {
             if let Some((connection, before)) = used
                 && arrived(&connection) == before
                 && let Ok(mut kept) = slot.try_lock()
             {
                 kept.take_if(|kept| kept.quinn().stable_id() == connection.quinn().stable_id());
             }
-            Err(PathError::TimedOut { peer: peer.node.clone(), limit_ms: millis(deadline) })
+            Err(PathError::TimedOut { peer: peer.node.clone(), limit_ms: millis(deadline.limit) })
         })
     }
 

@@ -20,7 +20,7 @@
 
 mod rail;
 mod receive;
-#[cfg(any(feature = "nixl", feature = "verbs"))]
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
 pub(crate) mod scratch;
 mod send;
 mod wire;
@@ -124,13 +124,13 @@ pub trait Opening: Send {
 
 /// The sending end.
 pub trait Link: Send + Sync {
-    /// Puts the pieces into the peer's arena, then announces the arrival of `number` there. Pieces
-    /// are within both arenas, as far as the peer was believed. Ends soon after `cancel` or the
-    /// deadline.
+    /// Puts the pieces into the peer's arena, then announces the arrival of `number` there, if there is
+    /// one: of everything that was put before, too. Pieces are within both arenas, as far as the peer
+    /// was believed; there may be none where there is a number. Ends soon after `cancel` or the deadline.
     fn put<'a>(
         &'a self,
         pieces: Vec<Piece>,
-        number: u64,
+        number: Option<u64>,
         deadline: Duration,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Put>;

@@ -110,8 +110,7 @@ impl<B: Backend> Backend for Faulty<B> {
     fn write<'a>(&'a self, peer: &'a Peer, write: Write) -> BoxFuture<'a, Result<Written, PathError>> {
         Box::pin(async move {
             let deadline = write.deadline;
-            let bytes = write.blocks.iter().fold(0_u64, |sum, block| sum.saturating_add(block.bytes));
-            let delay = match self.switch.draw(&peer.node, bytes) {
+            let delay = match self.switch.draw(&peer.node, write.blocks.bytes()) {
                 Fault::Stall => return Err(timed_out(peer, deadline).await),
                 Fault::Refuse => return Err(refused(peer)),
                 Fault::Lost(delay) => {

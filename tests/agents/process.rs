@@ -283,7 +283,7 @@ impl Process {
 
     pub(crate) async fn transfer(&self, lease: &LeaseId, bytes: u64) -> Result<TransferReport, ClientError> {
         let blocks = vec![Extent { offset: 0, bytes }];
-        self.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks }).await
+        self.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk: None }).await
     }
 }
 

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use seam::agent::Agent;
-use seam::api::{LeaseLine, MemberLine, PathLine, RouteRequest, SampleVerdict, TransferReport, TransferRequest};
+use seam::api::{
+    Chunk, LeaseLine, MemberLine, PathLine, RouteRequest, SampleVerdict, TransferAnswer, TransferReport,
+    TransferRequest,
+};
 use seam::arena::Arena;
 use seam::client::{Client, ClientError};
 use seam::config::Config;
@@ -134,7 +137,19 @@ impl Host {
 
     pub(crate) async fn transfer(&self, lease: &LeaseId, blocks: &[(u64, u64)]) -> Result<TransferReport, ClientError> {
         let blocks = blocks.iter().map(|&(offset, bytes)| Extent { offset, bytes }).collect();
-        self.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks }).await
+        self.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk: None }).await
+    }
+
+    /// Sends a chunk of a transfer.
+    pub(crate) async fn chunk(
+        &self,
+        lease: &LeaseId,
+        (index, is_final): (u32, bool),
+        blocks: &[(u64, u64)],
+    ) -> Result<TransferAnswer, ClientError> {
+        let blocks = blocks.iter().map(|&(offset, bytes)| Extent { offset, bytes }).collect();
+        let chunk = Some(Chunk { index, is_final });
+        self.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk }).await
     }
 
     pub(crate) async fn release(&self, lease: &LeaseId) -> bool {

@@ -165,6 +165,7 @@ fn policy_input() -> impl Strategy<Value = policy::Input> {
         3 => which().prop_map(|lease| policy::Input::TransferStart { key: 2, lease, bytes: 1_000 }),
         2 => which().prop_map(|lease| policy::Input::TransferFailed { key: 3, lease, detail: "no route".into() }),
         2 => (which(), any::<bool>()).prop_map(|(lease, delivered)| policy::Input::TransferEnded { lease, delivered }),
+        1 => (which(), 0..2_000u64).prop_map(|(lease, ms)| policy::Input::TransferWaited { lease, ms }),
         1 => which().prop_map(|lease| policy::Input::Release { key: 4, lease }),
         1 => (0..2u32).prop_map(|host| policy::Input::PeerGone { node: node(&format!("d{host}")), generation: LIFE - 1 }),
         2 => Just(policy::Input::Tick),

@@ -14,7 +14,7 @@ async fn stuck_write(p: &Node, d: &Node, deadline: Duration) -> tokio::task::Joi
     p.held.after(Some(2 * MIB));
     let (backend, peer) = (p.backend.clone(), d.peer.clone());
     let writing = tokio::spawn(async move {
-        let blocks = vec![extent(0, 16 * MIB)];
+        let blocks = vec![extent(0, 16 * MIB)].into();
         backend.write(&peer, Write { lease: lease(1), blocks, deadline }).await.map(drop)
     });
     let sent = p.bytes(&[extent(0, 2 * MIB)]);

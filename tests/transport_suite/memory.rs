@@ -111,7 +111,7 @@ impl Outlet {
         open.get(&self.number).cloned().ok_or_else(|| FabricError::PeerGone("the peer's memory is gone".to_owned()))
     }
 
-    async fn copy(&self, pieces: Vec<Piece>, number: u64) -> Result<(), FabricError> {
+    async fn copy(&self, pieces: Vec<Piece>, number: Option<u64>) -> Result<(), FabricError> {
         let mut copied = 0;
         let mut held = self.held.0.subscribe();
         for piece in pieces {
@@ -130,7 +130,7 @@ impl Outlet {
             }
         }
         self.far()?.arrived.send_modify(|arrived| {
-            arrived.insert(number);
+            arrived.extend(number);
         });
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Link for Outlet {
     fn put<'a>(
         &'a self,
         pieces: Vec<Piece>,
-        number: u64,
+        number: Option<u64>,
         deadline: Duration,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Put> {

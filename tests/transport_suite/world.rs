@@ -34,6 +34,12 @@ pub(crate) enum Kind {
     /// A fabric rail on NIXL.
     #[cfg(feature = "nixl")]
     Nixl,
+    /// A fabric rail on UCX.
+    #[cfg(feature = "ucx")]
+    Ucx,
+    /// The same on another UCX, from where `SEAM_UCX_OLD_LIBRARY` says.
+    #[cfg(feature = "ucx")]
+    OldUcx,
     /// A fabric rail on RDMA verbs.
     #[cfg(feature = "verbs")]
     Verbs,
@@ -54,6 +60,21 @@ impl Kind {
                 let chosen = seam::transport::verbs::sysfs::choose("/".as_ref(), &verbs("p"));
                 assert!(std::env::var_os(DEVICES).is_none() || chosen.is_ok(), "{DEVICES}: {chosen:?}");
                 chosen.inspect_err(|error| println!("skipped: {error}")).is_ok()
+            }
+            #[cfg(feature = "ucx")]
+            Self::OldUcx => {
+                let is_named = std::env::var_os("SEAM_UCX_OLD_LIBRARY").is_some();
+                if !is_named {
+                    println!("skipped: SEAM_UCX_OLD_LIBRARY is not set");
+                }
+                is_named && Self::Ucx.is_here()
+            }
+            #[cfg(feature = "ucx")]
+            Self::Ucx => {
+                let found = seam::transport::ucx::find(None);
+                let named = std::env::var_os("SEAM_UCX_LIBRARY");
+                assert!(named.is_none() || found.is_ok(), "SEAM_UCX_LIBRARY: {found:?}");
+                found.inspect_err(|error| println!("skipped: {error}")).is_ok()
             }
             _ => true,
         }
@@ -148,6 +169,13 @@ impl World {
             #[cfg(feature = "verbs")]
             Kind::Verbs => {
                 let started = seam::transport::verbs::Verbs::start(&verbs(node), true, Arc::clone(&arena));
+            }
+            #[cfg(feature = "ucx")]
+            Kind::Ucx | Kind::OldUcx => {
+                let old = std::env::var_os("SEAM_UCX_OLD_LIBRARY").filter(|_| self.kind == Kind::OldUcx);
+                let config = seam::transport::ucx::UcxConfig { library: old.map(Into::into), ..Default::default() };
+                let expected = seam::transport::ucx::Expected { rail: "r0".to_owned(), bandwidth_gbps: 1.0 };
+                let started = seam::transport::ucx::Ucx::start(&config, true, expected, Arc::clone(&arena));
                 fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
             }
         };
@@ -233,7 +261,7 @@ impl Node {
         lease: LeaseId,
         blocks: &[Extent],
     ) -> Result<Written, PathError> {
-        self.backend.write(peer, Write { lease, blocks: blocks.to_vec(), deadline }).await
+        self.backend.write(peer, Write { lease, blocks: blocks.to_vec().into(), deadline }).await
     }
 }
 
@@ -288,6 +316,11 @@ impl Ledger {
     /// From now on what is open of the lease must stop.
     pub(crate) fn void(&self, id: &LeaseId) {
         self.change(id, |granted| granted.void = true);
+    }
+
+    /// The lease is over, and nobody asks for it any more.
+    pub(crate) fn forget(&self, id: &LeaseId) {
+        self.leases.lock().unwrap().remove(id);
     }
 
     /// While held, whoever wants to open the lease must wait.

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use super::Shared;
 use super::body::{at_most, json, large_json, optional_json, query, segment};
 use super::problem::Refusal;
 use crate::agent::service::DecisionFilter;
-use crate::api::{CapacityReport, OverrideRequest, RouteRequest, SampleReport, TransferRequest};
+use crate::api::{CapacityReport, OverrideRequest, RouteRequest, SampleReport, TransferAnswer, TransferRequest};
 use crate::model::{DecisionId, Outcome, WorkloadName};
 
 type Api = State<Arc<Shared>>;
@@ -82,10 +82,13 @@ pub(super) async fn cancel_request(State(api): Api, Path(id): Path<String>) -> A
     Ok(Json(api.service.cancel_request(segment("request_id", &id)?).await?))
 }
 
-pub(super) async fn transfer(State(api): Api, request: Request) -> Answer<impl Serialize> {
+pub(super) async fn transfer(State(api): Api, request: Request) -> Result<Response, Refusal> {
     let request: TransferRequest = large_json(&api, request).await?;
     at_most("blocks", request.blocks.len(), api.limits.blocks)?;
-    Ok(Json(api.service.transfer(request).await?))
+    Ok(match api.service.transfer(request).await? {
+        TransferAnswer::Ended(report) => Json(report).into_response(),
+        TransferAnswer::Taken(chunk) => (StatusCode::ACCEPTED, Json(chunk)).into_response(),
+    })
 }
 
 pub(super) async fn transfer_report(State(api): Api, Path(id): Path<String>) -> Answer<impl Serialize> {

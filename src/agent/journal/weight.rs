@@ -93,6 +93,7 @@ impl Recorded for Policy {
             | Input::Report(_)
             | Input::TransferStart { .. }
             | Input::TransferEnded { .. }
+            | Input::TransferWaited { .. }
             | Input::Release { .. }
             | Input::Renewed { .. }
             | Input::Cancel { .. }

@@ -49,6 +49,27 @@ fn a_failed_attempt_goes_on_elsewhere_within_the_budget_and_the_records_are_link
 }
 
 #[test]
+fn what_a_source_is_waited_for_is_not_taken_from_the_budget_and_the_lease_lives_on() {
+    let mut desk = Desk::new();
+    let (_, lease) = desk.leased("a");
+    let waited = |ms| Input::TransferWaited { lease: lease.clone(), ms };
+    assert!(desk.step(waited(500)).is_empty(), "before it is used, a lease waits at its own cost");
+    desk.step(Input::TransferStart { key: 2, lease: lease.clone(), bytes: 100 });
+    for _ in 0..60 {
+        desk.pass(500);
+        let out = desk.step(waited(500));
+        // Each time the whole budget of 4 s is left.
+        let renewed = out.iter().filter(|output| matches!(output, Output::Renew { ttl_ms, .. } if *ttl_ms <= 5_000));
+        assert!(renewed.count() <= 1);
+    }
+    desk.pass(3_000);
+    let out = desk.step(Input::TransferFailed { key: 2, lease: lease.clone(), detail: "slow".into() });
+    let next = plan(&desk.grant(&out)).unwrap();
+    assert_eq!(next.deadline_ms, 1_000);
+    assert!(desk.step(waited(500)).is_empty(), "an attempt that is over waits no more");
+}
+
+#[test]
 fn a_spent_budget_ends_a_transfer() {
     let mut desk = Desk::new();
     let (_, lease) = desk.leased("a");

@@ -95,6 +95,7 @@ impl World {
             | policy::Input::TransferStart { .. }
             | policy::Input::TransferFailed { .. }
             | policy::Input::TransferEnded { .. }
+            | policy::Input::TransferWaited { .. }
             | policy::Input::Release { .. }
             | policy::Input::Renewed { .. }
             | policy::Input::Cancel { .. } => return,

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use super::rail::Shared;
@@ -14,13 +13,15 @@ use super::wire::{Done, Outcome, Reply, Request};
 use super::{FabricError, Greeting, Link, Piece, Put};
 use crate::arena::{Arena, Run};
 use crate::model::{Extent, LeaseId, NodeName};
-use crate::net::{Connection, RecvStream};
+use crate::net::RecvStream;
+use crate::transport::blocks::{Deadline, Late, Part, Reader};
 use crate::transport::dial::{Purpose, millis};
 use crate::transport::stream::{CODE_CANCELLED, CODE_UNFINISHED, Outgoing, gone, hear, open, say};
 use crate::transport::{PathError, Peer, Write, Written, check_probe};
 
 /// Bytes hashed between two looks at what else is to be done.
 const HASHED_AT_ONCE: u64 = 256 * 1024;
+const NO_GRACE: Duration = Duration::ZERO;
 /// How long a put that was given up may take to come to its end.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -52,14 +53,14 @@ pub(super) async fn probe(
     deadline: Duration,
 ) -> Result<Duration, PathError> {
     check_probe(payload_bytes)?;
-    let until = tokio::time::Instant::now() + deadline;
-    let outbound = outbound(shared, peer, until, deadline).await?;
+    let deadline = Deadline::from(deadline);
+    let outbound = in_time(peer, &deadline, NO_GRACE, outbound(shared, peer, &deadline)).await?;
     let started = Instant::now();
-    let left = until.saturating_duration_since(tokio::time::Instant::now());
     let probe = async {
-        outbound.link.probe(payload_bytes, left).await.map_err(|error| path_error(&peer.node, deadline, error))
+        let probed = outbound.link.probe(payload_bytes, deadline.left()).await;
+        probed.map_err(|error| path_error(&peer.node, &deadline, error))
     };
-    let probed = in_time(peer, until, deadline, probe).await;
+    let probed = in_time(peer, &deadline, NO_GRACE, probe).await;
     if matches!(probed, Err(PathError::PeerGone { .. } | PathError::TimedOut { .. })) {
         outbound.end();
     }
@@ -67,33 +68,44 @@ pub(super) async fn probe(
 }
 
 pub(super) async fn write(shared: &Arc<Shared>, peer: &Peer, write: Write) -> Result<Written, PathError> {
-    let bytes = write.blocks.iter().fold(0_u64, |sum, block| sum.saturating_add(block.bytes));
-    if bytes == 0 {
+    let Write { lease, blocks, deadline } = write;
+    if blocks.bytes() == 0 {
         return Err(PathError::Local("a write of no bytes".to_owned()));
     }
-    let run =
-        Run::new(&write.blocks, bytes, shared.arena.size()).map_err(|error| PathError::Local(error.to_string()))?;
-    let until = tokio::time::Instant::now() + write.deadline;
+    let deadline = Deadline::of_write(deadline, &blocks);
+    let mut source = blocks.read();
+    // What is there is checked before anything is said; what comes later, when it comes.
+    let first = match source.is_ready() {
+        true => Some(source.next(&shared.arena).await?),
+        false => None,
+    };
     let cancel = CancellationToken::new();
     let (done, outcome) = oneshot::channel();
-    let job = Job { shared: Arc::clone(shared), peer: peer.clone(), bytes, run, cancel: cancel.clone(), until };
+    let job = Job {
+        shared: Arc::clone(shared),
+        peer: peer.clone(),
+        bytes: blocks.bytes(),
+        at_once: blocks.at_once(),
+        cancel: cancel.clone(),
+        deadline: deadline.clone(),
+    };
     // In a task of its own: whoever drops the write must not drop what is said of its end.
     shared.tasks.spawn(async move {
         // Fails only if nobody waits any more.
-        let _ = done.send(job.run(write.lease, write.deadline).await);
+        let _ = done.send(job.run(lease, first, source).await);
     });
     let _cancelled_when_dropped = cancel.drop_guard();
     let closed = |_| Err(PathError::Local("the rail is closed".to_owned()));
-    in_time(peer, until, write.deadline, async { outcome.await.unwrap_or_else(closed) }).await
+    in_time(peer, &deadline, NO_GRACE, async { outcome.await.unwrap_or_else(closed) }).await
 }
 
 struct Job {
     shared: Arc<Shared>,
     peer: Peer,
     bytes: u64,
-    run: Run,
+    at_once: bool,
     cancel: CancellationToken,
-    until: tokio::time::Instant,
+    deadline: Deadline,
 }
 
 /// A place for the bytes.
@@ -105,26 +117,42 @@ struct Offered {
     number: u64,
 }
 
+/// What the puts of a write have come to.
+struct Moved {
+    /// The hash of everything.
+    result: Result<[u8; 32], FabricError>,
+    /// Nothing of it will be written from here on.
+    over: bool,
+}
+
 impl Job {
-    async fn run(self, lease: LeaseId, deadline: Duration) -> Result<Written, PathError> {
-        let offered = self.offered(&lease, deadline).await?;
+    async fn run(self, lease: LeaseId, first: Option<Part>, source: Reader) -> Result<Written, PathError> {
+        let offered = tokio::select! {
+            biased;
+            // Dropped with what was said so far: that it is cancelled.
+            () = self.cancel.cancelled() => Err(path_error(&self.peer.node, &self.deadline, FabricError::Cancelled)),
+            offered = in_time(&self.peer, &self.deadline, NO_GRACE, self.offered(&lease)) => offered,
+        }?;
         // From its own deadline on a put only has to come to its end.
-        in_time(&self.peer, self.until + DRAIN, deadline, self.moved(offered, deadline)).await
+        in_time(&self.peer, &self.deadline, DRAIN, self.moved(offered, first, source)).await
     }
 
     /// Gets a place for the bytes; once more if the session has ended meanwhile.
-    async fn offered(&self, lease: &LeaseId, deadline: Duration) -> Result<Offered, PathError> {
+    async fn offered(&self, lease: &LeaseId) -> Result<Offered, PathError> {
         let node = &self.peer.node;
+        // How long a source takes nobody knows; the lease's end is its end.
+        let deadline_ms = if self.at_once { millis(self.deadline.limit) } else { u64::MAX };
         for _ in 0..2 {
-            let outbound = outbound(&self.shared, &self.peer, self.until, deadline).await?;
+            let outbound = outbound(&self.shared, &self.peer, &self.deadline).await?;
             let (session, lease) = (outbound.session, lease.clone());
-            let request = Request::Offer { session, lease, bytes: self.bytes, deadline_ms: millis(deadline) };
+            let request = Request::Offer { session, lease, bytes: self.bytes, deadline_ms };
             let offer = async |connection| {
                 let (mut out, mut back) = open(node, &connection).await?;
                 say(node, &mut out, &request).await?;
                 Ok((hear(node, &mut back).await?, out, back))
             };
-            let (reply, mut out, back) = dialed(&self.shared, &self.peer, self.until, deadline, offer).await?;
+            let run = self.shared.dialer.run(&self.peer, Purpose::Small, &self.deadline, offer);
+            let (reply, mut out, back) = run.await?;
             match reply {
                 Reply::Place { extents, number } => return Ok(Offered { outbound, out, back, extents, number }),
                 Reply::NoSession => outbound.end(),
@@ -139,46 +167,43 @@ impl Job {
     }
 
     /// Puts the bytes and learns what became of them.
-    async fn moved(&self, offered: Offered, deadline: Duration) -> Result<Written, PathError> {
+    async fn moved(&self, offered: Offered, first: Option<Part>, source: Reader) -> Result<Written, PathError> {
         let node = &self.peer.node;
         let Offered { outbound, mut out, mut back, extents, number } = offered;
-        let Some(pieces) = pieces(self.run.clone(), &extents, self.bytes) else {
+        let Ok(remote) = Run::new(&extents, self.bytes, u64::MAX) else {
             return Err(gone(node, format!("gave extents of fewer than {} bytes", self.bytes)));
         };
-        let started = Instant::now();
-        let left = self.until.saturating_duration_since(tokio::time::Instant::now());
+        let begun = self.deadline.spent();
         let cancel = self.cancel.child_token();
         out.code = CODE_UNFINISHED;
-        let (put, hash, early) = {
-            let put = outbound.link.put(pieces, number, left, &cancel);
-            let mut work = std::pin::pin!(hashed(put, hash(&self.shared.arena, self.run.clone())));
+        let (moved, early) = {
+            let mut work = std::pin::pin!(self.put(&outbound, first, source, remote, number, &cancel));
             tokio::select! {
-                (put, hash) = &mut work => (put, hash, None),
+                moved = &mut work => (moved, None),
                 // An answer before the end is a refusal: nothing more is wanted.
                 early = hear::<Outcome>(node, &mut back) => {
                     cancel.cancel();
-                    let (put, hash) = work.await;
-                    (put, hash, Some(early))
+                    (work.await, Some(early))
                 }
             }
         };
-        if put.over {
+        if moved.over {
             out.code = CODE_CANCELLED;
         }
-        if !matches!(put.result, Ok(()) | Err(FabricError::Cancelled | FabricError::Local(_))) {
+        if !matches!(moved.result, Ok(_) | Err(FabricError::Cancelled | FabricError::Local(_))) {
             outbound.end();
         }
-        let outcome = match (early, put.result) {
+        let outcome = match (early, moved.result) {
             (Some(early), _) => early?,
-            (None, Err(error)) => return Err(path_error(node, deadline, error)),
-            (None, Ok(())) => {
-                let hash = hash.unwrap_or_else(|| Err(PathError::Local("not hashed".to_owned())))?;
+            (None, Err(error)) => return Err(path_error(node, &self.deadline, error)),
+            (None, Ok(hash)) => {
                 say(node, &mut out, &Done { hash }).await?;
                 out.done();
                 let outcome = hear(node, &mut back).await?;
                 out.answered = true;
                 if let Outcome::Landed { shared_bytes } = outcome {
-                    return Ok(Written { bytes: self.bytes, hash, elapsed: started.elapsed(), shared_bytes });
+                    let elapsed = self.deadline.spent().saturating_sub(begun);
+                    return Ok(Written { bytes: self.bytes, hash, elapsed, shared_bytes });
                 }
                 outcome
             }
@@ -189,21 +214,59 @@ impl Job {
             Outcome::Refused(detail) => PathError::Refused { peer: node.clone(), detail },
         })
     }
+
+    /// Puts everything, as it comes; the last put announces `number`. The source is waited for while
+    /// nothing is under way.
+    async fn put(
+        &self,
+        outbound: &Outbound,
+        mut first: Option<Part>,
+        mut source: Reader,
+        mut remote: Run,
+        number: u64,
+        cancel: &CancellationToken,
+    ) -> Moved {
+        let arena = &self.shared.arena;
+        let mut hasher = blake3::Hasher::new();
+        loop {
+            let part = match first.take() {
+                Some(first) => Ok(first),
+                None => tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(FabricError::Cancelled),
+                    next = source.next(arena) => next.map_err(|error| FabricError::Local(error.to_string())),
+                },
+            };
+            let Part { run, last } = match part {
+                Ok(part) => part,
+                Err(error) => return Moved { result: Err(error), over: true },
+            };
+            let (pieces, number) = (pieces(run.clone(), &mut remote), last.then_some(number));
+            let put = outbound.link.put(pieces, number, self.deadline.left(), cancel);
+            let (Put { result, over }, hashed) = hashed(put, hash(arena, run, &mut hasher)).await;
+            let hashed = hashed.unwrap_or(Ok(()));
+            match result.and(hashed) {
+                Ok(()) if last => return Moved { result: Ok(hasher.finalize().into()), over },
+                Ok(()) => {}
+                Err(error) => return Moved { result: Err(error), over },
+            }
+        }
+    }
 }
 
-/// The pieces of `local`, each with its place in the peer's extents; none if those are too few.
-fn pieces(mut local: Run, extents: &[Extent], bytes: u64) -> Option<Vec<Piece>> {
-    let mut remote = Run::new(extents, bytes, u64::MAX).ok()?;
+/// The pieces of `local`, each with its place in the peer's extents, which hold as many bytes.
+fn pieces(mut local: Run, remote: &mut Run) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest: Option<Extent> = None;
-    while let Some(from) = rest.take().or_else(|| local.next(u64::MAX)) {
-        let to = remote.next(from.bytes)?;
+    while let Some(from) = rest.take().or_else(|| local.next(u64::MAX))
+        && let Some(to) = remote.next(from.bytes)
+    {
         pieces.push(Piece { local: from.offset, remote: to.offset, bytes: to.bytes });
         if to.bytes < from.bytes {
             rest = Some(Extent { offset: from.offset + to.bytes, bytes: from.bytes - to.bytes });
         }
     }
-    Some(pieces)
+    pieces
 }
 
 /// A put and the hash of what it puts, at the same time. Nobody needs the hash of a put that failed.
@@ -218,34 +281,27 @@ async fn hashed<H>(put: impl Future<Output = Put>, hash: impl Future<Output = H>
     }
 }
 
-async fn hash(arena: &Arena, mut run: Run) -> Result<[u8; 32], PathError> {
-    let mut hasher = blake3::Hasher::new();
+async fn hash(arena: &Arena, mut run: Run, hasher: &mut blake3::Hasher) -> Result<(), FabricError> {
     while run.left() > 0 {
         let bytes = run.left().min(HASHED_AT_ONCE);
-        arena.hash_run(&mut run, bytes, &mut hasher).map_err(|error| PathError::Local(error.to_string()))?;
+        arena.hash_run(&mut run, bytes, hasher).map_err(|error| FabricError::Local(error.to_string()))?;
         // Hashing takes its time: others of this thread want theirs.
         tokio::task::yield_now().await;
     }
-    Ok(hasher.finalize().into())
+    Ok(())
 }
 
-/// The link to a peer, made if there is none; all of it until `until`.
-async fn outbound(
-    shared: &Arc<Shared>,
-    peer: &Peer,
-    until: tokio::time::Instant,
-    deadline: Duration,
-) -> Result<Arc<Outbound>, PathError> {
+/// The link to a peer, made if there is none.
+async fn outbound(shared: &Arc<Shared>, peer: &Peer, deadline: &Deadline) -> Result<Arc<Outbound>, PathError> {
     let slot = shared.links.slot((peer.node.clone(), peer.address.clone()));
-    let mut kept = in_time(peer, until, deadline, async { Ok(slot.lock().await) }).await?;
+    let mut kept = slot.lock().await;
     if let Some(outbound) = kept.as_ref().filter(|outbound| !outbound.is_over()) {
         return Ok(Arc::clone(outbound));
     }
     *kept = None;
     let node = &peer.node;
     let local = |error: FabricError| path_error(node, deadline, error);
-    let greet = async { shared.fabric.greet(node).await.map_err(local) };
-    let Greeting { words, opening } = in_time(peer, until, deadline, greet).await?;
+    let Greeting { words, opening } = shared.fabric.greet(node).await.map_err(local)?;
     let hello = async |connection| {
         let (mut out, mut back) = open(node, &connection).await?;
         say(node, &mut out, &Request::Hello { greeting: words }).await?;
@@ -257,9 +313,8 @@ async fn outbound(
             }
         }
     };
-    let (session, welcome, out, mut back) = dialed(shared, peer, until, deadline, hello).await?;
-    let connect = async { opening.connect(welcome).await.map_err(local) };
-    let link = in_time(peer, until, deadline, connect).await?;
+    let (session, welcome, out, mut back) = shared.dialer.run(peer, Purpose::Small, deadline, hello).await?;
+    let link = opening.connect(welcome).await.map_err(local)?;
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
     shared.tasks.spawn(async move {
@@ -272,36 +327,20 @@ async fn outbound(
     Ok(outbound)
 }
 
-/// Runs `work` on the connection to a peer. The time is the dialer's to keep: one that was cut off from outside
-/// would not forget a connection on which nothing arrives, and a peer that has restarted would not be found.
-async fn dialed<T>(
-    shared: &Shared,
-    peer: &Peer,
-    until: tokio::time::Instant,
-    deadline: Duration,
-    work: impl AsyncFnOnce(Connection) -> Result<T, PathError>,
-) -> Result<T, PathError> {
-    let left = until.saturating_duration_since(tokio::time::Instant::now());
-    shared.dialer.run(peer, Purpose::Small, left, work).await.map_err(|error| match error {
-        PathError::TimedOut { peer, .. } => PathError::TimedOut { peer, limit_ms: millis(deadline) },
-        error => error,
-    })
-}
-
 async fn in_time<T>(
     peer: &Peer,
-    until: tokio::time::Instant,
-    deadline: Duration,
+    deadline: &Deadline,
+    grace: Duration,
     work: impl Future<Output = Result<T, PathError>>,
 ) -> Result<T, PathError> {
-    let late = |_| PathError::TimedOut { peer: peer.node.clone(), limit_ms: millis(deadline) };
-    timeout_at(until, work).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
+    let late = |Late| path_error(&peer.node, deadline, FabricError::TimedOut);
+    deadline.within(grace, work).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
 }
 
 /// What a library's word says about the path.
-fn path_error(peer: &NodeName, deadline: Duration, error: FabricError) -> PathError {
+fn path_error(peer: &NodeName, deadline: &Deadline, error: FabricError) -> PathError {
     match error {
-        FabricError::TimedOut => PathError::TimedOut { peer: peer.clone(), limit_ms: millis(deadline) },
+        FabricError::TimedOut => PathError::TimedOut { peer: peer.clone(), limit_ms: millis(deadline.limit) },
         FabricError::PeerGone(detail) | FabricError::Protection(detail) | FabricError::Skew(detail) => {
             gone(peer, detail)
         }

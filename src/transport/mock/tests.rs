@@ -21,7 +21,7 @@ impl Backend for Instantly {
 
     fn write<'a>(&'a self, _: &'a Peer, write: Write) -> BoxFuture<'a, Result<Written, PathError>> {
         Box::pin(
-            async move { Ok(Written { bytes: write.blocks[0].bytes, hash: [0; 32], elapsed: INNER, shared_bytes: 0 }) },
+            async move { Ok(Written { bytes: write.blocks.bytes(), hash: [0; 32], elapsed: INNER, shared_bytes: 0 }) },
         )
     }
 
@@ -39,7 +39,7 @@ fn peer(name: &str) -> Peer {
 }
 
 fn write(bytes: u64) -> Write {
-    Write { lease: "d.1.1".parse().unwrap(), blocks: vec![Extent { offset: 0, bytes }], deadline: DEADLINE }
+    Write { lease: "d.1.1".parse().unwrap(), blocks: vec![Extent { offset: 0, bytes }].into(), deadline: DEADLINE }
 }
 
 fn faulty(faults: Option<Faults>) -> Faulty<Instantly> {

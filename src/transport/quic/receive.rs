@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::Shared;
-use super::wire::{MAX_MESSAGE, Reply, Request};
+use super::wire::{MAX_MESSAGE, PART_HEAD, Reply, Request};
 use crate::arena::{BadExtents, Run};
 use crate::codec;
 use crate::model::{Extent, LeaseId, NodeName};
@@ -73,7 +73,13 @@ async fn serve_stream(shared: &Shared, peer: &NodeName, mut out: SendStream, mut
             }
         }
         Request::Write { lease, bytes, deadline_ms } => {
-            write(shared, peer, &mut incoming, &lease, bytes, limit(deadline_ms)).await
+            let coming = Coming { incoming: &mut incoming, parts: None };
+            write(shared, peer, coming, &lease, bytes, limit(deadline_ms)).await
+        }
+        // How long its source takes nobody knows; the lease's end is its end.
+        Request::Parts { lease, bytes } => {
+            let coming = Coming { incoming: &mut incoming, parts: Some(&mut out) };
+            write(shared, peer, coming, &lease, bytes, LONGEST_DEADLINE).await
         }
     };
     match reply {
@@ -96,7 +102,7 @@ async fn serve_stream(shared: &Shared, peer: &NodeName, mut out: SendStream, mut
 async fn write(
     shared: &Shared,
     sender: &NodeName,
-    incoming: &mut RecvStream,
+    coming: Coming<'_>,
     lease: &LeaseId,
     bytes: u64,
     limit: Duration,
@@ -114,7 +120,7 @@ async fn write(
             landing.quiet(lease).await;
             return Some(Reply::refused("the lease was voided while its bytes came"));
         }
-        landed = timeout(limit, land(shared, incoming, &extents, bytes)) => landed,
+        landed = timeout(limit, land(shared, coming, &extents, bytes)) => landed,
     };
     let reply = match landed {
         Ok(Ok(hashes)) if hashes.sent == hashes.found => match landing.delivered(lease, bytes, hashes.found).await {
@@ -156,24 +162,39 @@ impl From<crate::arena::OutOfArena> for LandError {
     }
 }
 
+/// A write's bytes on their way in.
+struct Coming<'a> {
+    incoming: &'a mut RecvStream,
+    /// Where each part is confirmed, if they come in parts.
+    parts: Option<&'a mut SendStream>,
+}
+
 /// Writes what comes into the arena, straight from the connection's buffers, and hashes what the
 /// arena then holds.
-async fn land(shared: &Shared, incoming: &mut RecvStream, extents: &[Extent], bytes: u64) -> Result<Hashes, LandError> {
+async fn land(shared: &Shared, coming: Coming<'_>, extents: &[Extent], bytes: u64) -> Result<Hashes, LandError> {
     let Shared { arena, counters, .. } = shared;
+    let Coming { incoming, mut parts } = coming;
     let mut landing = Run::disjoint(extents, bytes, arena.size()).map_err(LandError::Extents)?;
     let mut read_back = landing.clone();
     let mut hasher = blake3::Hasher::new();
+    let mut part = Part::new(parts.is_none().then_some(bytes));
     let mut trailer = Vec::with_capacity(HASH_BYTES);
     let mut pieces: [Bytes; PIECES] = std::array::from_fn(|_| Bytes::new());
     while let Some(count) = incoming.read_chunks(&mut pieces).await.map_err(LandError::Broken)? {
-        for piece in pieces.iter_mut().take(count).map(std::mem::take) {
-            let landed = arena.scatter(&mut landing, &piece)?;
-            counters.came_bytes.fetch_add(landed as u64, Ordering::Relaxed);
-            let rest = piece.get(landed..).unwrap_or_default();
-            if trailer.len() + rest.len() > HASH_BYTES {
+        for mut piece in pieces.iter_mut().take(count).map(std::mem::take) {
+            while landing.left() > 0 && !piece.is_empty() {
+                let of_part = part.take(&mut piece, landing.left())?;
+                let landed = arena.scatter(&mut landing, &of_part)?;
+                counters.came_bytes.fetch_add(landed as u64, Ordering::Relaxed);
+                if let Some(out) = parts.as_deref_mut().filter(|_| part.is_over()) {
+                    // Fails only if the sender is gone, or has heard enough.
+                    let _ = answer_frame(out, &Reply::Came).await;
+                }
+            }
+            if trailer.len() + piece.len() > HASH_BYTES {
                 return Err(LandError::Framing);
             }
-            trailer.extend_from_slice(rest);
+            trailer.extend_from_slice(&piece);
         }
         let unhashed = read_back.left() - landing.left();
         if unhashed >= READ_BACK_BYTES {
@@ -189,6 +210,42 @@ async fn land(shared: &Shared, incoming: &mut RecvStream, extents: &[Extent], by
     arena.hash_run(&mut read_back, unhashed, &mut hasher)?;
     let sent = trailer.try_into().map_err(|_| LandError::Framing)?;
     Ok(Hashes { sent, found: hasher.finalize().into() })
+}
+
+/// How far a part has come; a write that is in one piece is one part without a head.
+struct Part {
+    head: Vec<u8>,
+    left: u64,
+}
+
+impl Part {
+    fn new(left: Option<u64>) -> Self {
+        Self { head: Vec::with_capacity(PART_HEAD), left: left.unwrap_or_default() }
+    }
+
+    /// Takes what `piece` has of this part, of which no more than `most` bytes may come. Nothing, if that
+    /// was its head.
+    fn take(&mut self, piece: &mut Bytes, most: u64) -> Result<Bytes, LandError> {
+        if self.left == 0 {
+            self.head.extend_from_slice(&piece.split_to(piece.len().min(PART_HEAD - self.head.len())));
+            if let Ok(head) = <[u8; PART_HEAD]>::try_from(self.head.as_slice()) {
+                self.head.clear();
+                self.left = u64::from_le_bytes(head);
+                if !(1..=most).contains(&self.left) {
+                    return Err(LandError::Framing);
+                }
+            }
+            return Ok(Bytes::new());
+        }
+        let taken = piece.split_to(piece.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)));
+        self.left -= taken.len() as u64;
+        Ok(taken)
+    }
+
+    /// Whether all of it has come, and nothing yet of the next.
+    fn is_over(&self) -> bool {
+        self.left == 0 && self.head.is_empty()
+    }
 }
 
 async fn echo(out: &mut SendStream, incoming: &mut RecvStream, payload_bytes: u32) -> Result<(), ()> {

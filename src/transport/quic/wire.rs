@@ -17,7 +17,13 @@ pub(super) enum Request {
     Probe { payload_bytes: u32, deadline_ms: u64 },
     /// `bytes` follow, for `lease`, then the 32 bytes of their BLAKE3 hash.
     Write { lease: LeaseId, bytes: u64, deadline_ms: u64 },
+    /// The same in parts, as their source writes them: each is its length, 8 bytes, the lowest first,
+    /// and so many bytes; after the last the hash of them all.
+    Parts { lease: LeaseId, bytes: u64 },
 }
+
+/// How many bytes say how long a part is.
+pub(super) const PART_HEAD: usize = 8;
 
 /// The answer on the same stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +37,8 @@ pub(super) enum Reply {
     Corrupt,
     /// No, and why.
     Refused(String),
+    /// To a write in parts, once for each: it is in memory.
+    Came,
 }
 
 impl Reply {
@@ -59,13 +67,16 @@ mod tests {
     #[test]
     fn the_bytes_of_every_message_stay_as_they_are() {
         let write = Request::Write { lease: "d.7.300".parse().unwrap(), bytes: 70_000, deadline_ms: 5 };
-        let cases: [(Vec<u8>, &[u8]); 6] = [
+        let parts = Request::Parts { lease: "d.7.300".parse().unwrap(), bytes: 70_000 };
+        let cases: [(Vec<u8>, &[u8]); 8] = [
             (encode(&Request::Probe { payload_bytes: 64, deadline_ms: 250 }).unwrap(), &[1, 0, 64, 250]),
             (encode(&write).unwrap(), &[1, 1, 7, b'd', b'.', b'7', b'.', b'3', b'0', b'0', 252, 0x70, 0x11, 1, 0, 5]),
+            (encode(&parts).unwrap(), &[1, 2, 7, b'd', b'.', b'7', b'.', b'3', b'0', b'0', 252, 0x70, 0x11, 1, 0]),
             (encode(&Reply::Echo).unwrap(), &[1, 0]),
             (encode(&Reply::Landed { shared_bytes: 70_000 }).unwrap(), &[1, 1, 252, 0x70, 0x11, 1, 0]),
             (encode(&Reply::Corrupt).unwrap(), &[1, 2]),
             (encode(&Reply::refused("no")).unwrap(), &[1, 3, 2, b'n', b'o']),
+            (encode(&Reply::Came).unwrap(), &[1, 4]),
         ];
         for (found, golden) in cases {
             assert_eq!(found, golden);

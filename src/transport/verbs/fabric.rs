@@ -181,7 +181,7 @@ impl Link for VerbsLink {
     fn put<'a>(
         &'a self,
         pieces: Vec<Piece>,
-        number: u64,
+        number: Option<u64>,
         deadline: Duration,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Put> {
@@ -193,7 +193,7 @@ impl Link for VerbsLink {
                 return Put { result: Err(FabricError::Protection(detail)), over: true };
             }
             let ends = [(self.ready.arena.address, self.ready.arena_key), (self.arena.address, self.arena.key)];
-            self.carry(pieces, ends, Some(announced(number)), deadline, cancel).await
+            self.carry(pieces, ends, number.map(announced), deadline, cancel).await
         })
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Job {
     pub(super) source: (u64, u32),
     /// The same at the peer.
     pub(super) target: (u64, u32),
-    /// What is announced to the peer with the last write; nothing if none.
+    /// What is announced to the peer with the last write, one without bytes if there is no other.
     pub(super) announces: Option<u32>,
     pub(super) deadline: Instant,
     pub(super) done: oneshot::Sender<Put>,
@@ -178,12 +178,13 @@ impl Sending {
 impl Transfer {
     fn give_up(&mut self, error: FabricError, now: Instant) {
         self.job.plan.give_up();
+        self.job.announces = None;
         self.given_up.get_or_insert((error, now + DRAIN));
     }
 
     /// Says so if it has.
     fn has_ended(&mut self, window: &Window) -> bool {
-        if !self.job.plan.is_over() || !window.has_ended(self.last) {
+        if !self.job.plan.is_over() || self.job.announces.is_some() || !window.has_ended(self.last) {
             return false;
         }
         let result = self.given_up.take().map_or(Ok(()), |(error, _)| Err(error));
@@ -198,8 +199,9 @@ impl Transfer {
         let Job { plan, source, target, announces, .. } = &mut self.job;
         let step = match plan.next() {
             Some(step) => step,
-            // One that was given up may have ended with a write whose end nobody tells: an empty one after it does.
-            None if !window.is_told(self.last) => Default::default(),
+            // All that is left is to announce it. Or it was given up after a write whose end nobody tells: an empty one
+            // after that does.
+            None if announces.is_some() || !window.is_told(self.last) => Default::default(),
             None => return Ok(false),
         };
         let is_last = plan.is_over();
@@ -212,7 +214,7 @@ impl Transfer {
             remote: target.0.wrapping_add(step.remote),
             remote_key: target.1,
             signalled: ticket.signalled,
-            announces: announces.filter(|_| is_last && step.bytes > 0),
+            announces: if is_last { announces.take() } else { None },
         };
         self.last = ticket.number;
         // SAFETY: jobs are made of pieces of the arena or of the scratch memory, whose regions outlive all queue pairs.

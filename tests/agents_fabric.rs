@@ -1,0 +1,248 @@
+//! Agents whose bytes a library moves, as processes on loopback: NIXL from where `SEAM_NIXL_LIBRARY`
+//! says, UCX from where `SEAM_UCX_LIBRARY` says, or as they are installed. Where one is not they say so
+//! and pass: `testbed/nixl/run` and `testbed/ucx/run` bring them.
+#![cfg(any(feature = "nixl", feature = "ucx"))]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "agents/common.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod common;
+#[path = "agents/process.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use process::{Process, Setup, Site, request, until};
+use seam::api::{PathLine, TransferReport, TransferRequest, TransferResult};
+use seam::arena::Arena;
+use seam::model::{Extent, LeaseId};
+use tokio::sync::Mutex;
+
+/// Agents measure time: two sites at once would disturb each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// What is sent at most: all of a prefill host's arena. A decode host has room for two, since one
+/// that was asked in vain counts as used until its next word.
+const LARGE: u64 = 256 << 20;
+
+/// A library that moves bytes.
+#[derive(Clone, Copy)]
+struct Mover {
+    backend: &'static str,
+    /// Names its file, or the folder.
+    variable: &'static str,
+    file: &'static str,
+    /// Where the library is, if it is there: what is named and is not, is an error.
+    find: fn(Option<&Path>) -> Result<PathBuf, String>,
+}
+
+#[cfg(feature = "nixl")]
+const NIXL: Mover = Mover {
+    backend: "nixl",
+    variable: "SEAM_NIXL_LIBRARY",
+    file: "libnixl_capi.so",
+    find: |named| seam::transport::nixl::find(named).map(|found| found.path).map_err(|error| error.to_string()),
+};
+
+#[cfg(feature = "ucx")]
+const UCX: Mover = Mover {
+    backend: "ucx",
+    variable: "SEAM_UCX_LIBRARY",
+    file: "libucp.so.0",
+    find: |named| seam::transport::ucx::find(named).map(|found| found.path).map_err(|error| error.to_string()),
+};
+
+impl Mover {
+    /// A rail over the library that the environment names, or that is installed.
+    fn rail(self) -> Option<String> {
+        let named = std::env::var_os(self.variable).map(PathBuf::from);
+        let found = (self.find)(named.as_deref());
+        assert!(named.is_none() || found.is_ok(), "{}: {found:?}", self.variable);
+        found.inspect_err(|error| println!("skipped: {error}")).ok().map(|path| self.rail_with(&path))
+    }
+
+    /// A rail over the library that another variable names.
+    fn rail_named(self, variable: &str) -> Option<String> {
+        let named = std::env::var_os(variable).map(PathBuf::from);
+        if named.is_none() {
+            println!("skipped: {variable} is not set");
+        }
+        named.map(|named| self.rail_with(&(self.find)(Some(&named)).unwrap()))
+    }
+
+    fn rail_with(self, library: &Path) -> String {
+        let backend = self.backend;
+        // A mere name is the loader's to find.
+        let library = match library.is_absolute() {
+            true => format!("library = \"{}\"", library.display()),
+            false => String::new(),
+        };
+        format!("backend = \"{backend}\"\n[rails.{backend}]\n{library}")
+    }
+}
+
+macro_rules! of {
+    ($($feature:literal $module:ident $mover:ident;)+) => {
+        $(#[cfg(feature = $feature)]
+        mod $module {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn scattered_blocks_of_every_size_arrive_as_they_were() {
+                super::scattered_blocks_of_every_size_arrive_as_they_were(super::$mover).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_transfer_whose_host_is_killed_fails_over() {
+                super::a_transfer_whose_host_is_killed_fails_over(super::$mover).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails() {
+                super::a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails(super::$mover).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline() {
+                super::libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline(super::$mover)
+                    .await;
+            }
+        })+
+    };
+}
+
+of! {
+    "nixl" nixl NIXL;
+    "ucx" ucx UCX;
+}
+
+fn pattern(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at % 251) as u8).collect()
+}
+
+fn arena(site: &Site, node: &str) -> Arena {
+    let bytes = if node.starts_with('d') { 2 * LARGE } else { LARGE };
+    Arena::open(&site.path().join(format!("{node}.arena")), bytes).unwrap()
+}
+
+/// Two decode hosts and a prefill host, all ready.
+async fn start(site: &Site, rail: &str) -> (Vec<Process>, Process) {
+    let more = "[transfer]\nbudget = \"40s\"\n";
+    let decode = Setup { arena_bytes: 2 * LARGE, rail, ..Setup::DECODE };
+    let hosts = vec![site.start("d0", decode).await, site.start("d1", Setup { first: false, ..decode }).await];
+    let p0 = site.start("p0", Setup { arena_bytes: LARGE, rail, more, ..Setup::PREFILL }).await;
+    p0.settled(2).await;
+    arena(site, "p0").write(0, &pattern(LARGE)).unwrap();
+    (hosts, p0)
+}
+
+/// Why its first attempt failed.
+fn why(report: &TransferReport) -> String {
+    report.attempts[0].error.clone().unwrap_or_default()
+}
+
+async fn moved(p0: &Process, lease: &LeaseId, blocks: Vec<Extent>) -> TransferReport {
+    p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk: None }).await.unwrap()
+}
+
+async fn scattered_blocks_of_every_size_arrive_as_they_were(mover: Mover) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let Some(rail) = mover.rail() else { return };
+    let site = Site::new();
+    let (_hosts, p0) = start(&site, &rail).await;
+    assert!(p0.log().contains("the rail's bytes are moved by a library"), "{}", p0.log());
+    for (count, bytes) in [(1, 1), (3, 4_097), (1_000, 1_001), (64, 512 * 1024), (1, 128 << 20)] {
+        let blocks: Vec<Extent> = (0..count).map(|at| Extent { offset: at * (bytes + 13) + 5, bytes }).collect();
+        let granted = p0.route(&request("batch", count * bytes)).await.unwrap();
+        let lease = granted.lease.clone().unwrap_or_else(|| panic!("{granted:?}"));
+        let report = moved(&p0, &lease.id, blocks.clone()).await;
+        assert_eq!(report.result, TransferResult::Delivered, "{count} of {bytes}: {report:?}");
+        let source = pattern(LARGE);
+        let sent: Vec<u8> = blocks
+            .iter()
+            .flat_map(|block| &source[block.offset as usize..(block.offset + block.bytes) as usize])
+            .copied()
+            .collect();
+        let hash = arena(&site, lease.id.node.as_str()).hash(&lease.extents, count * bytes).unwrap();
+        assert_eq!(hash, *blake3::hash(&sent).as_bytes(), "{count} of {bytes}");
+        p0.client.delete::<seam::api::Done>(&format!("/v1/leases/{}", lease.id)).await.unwrap();
+    }
+}
+
+async fn a_transfer_whose_host_is_killed_fails_over(mover: Mover) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let Some(rail) = mover.rail() else { return };
+    let site = Site::new();
+    let (mut hosts, p0) = start(&site, &rail).await;
+    let granted = p0.route(&request("batch", LARGE)).await.unwrap().lease.unwrap();
+    let (lease, landing) = (granted.id, granted.extents[0].offset);
+    let victim = usize::from(lease.node.as_str() == "d1");
+    let begun = Instant::now();
+    let kill = async {
+        let (arena, sent) = (arena(&site, lease.node.as_str()), pattern(1_000));
+        until("bytes land", async || {
+            let mut head = [0; 1_000];
+            arena.read_into(landing, &mut head).unwrap();
+            head[..] == sent[..]
+        })
+        .await;
+        let killed = begun.elapsed();
+        hosts[victim].kill();
+        killed
+    };
+    let (report, killed) = tokio::join!(moved(&p0, &lease, vec![Extent { offset: 0, bytes: LARGE }]), kill);
+    assert_eq!((report.result, report.attempts.len()), (TransferResult::Delivered, 2), "{report:?}");
+    assert_eq!(report.attempts[0].result, TransferResult::Failed);
+    let (killed_ms, failed_ms) = (killed.as_millis(), report.attempts[0].elapsed_ms);
+    println!("killed after {killed_ms} ms, failed after {failed_ms} ms: {}", why(&report));
+    assert_eq!(report.hash.as_deref(), Some(blake3::hash(&pattern(LARGE)).to_hex().as_str()));
+}
+
+async fn a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails(mover: Mover) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let site = Site::new();
+    let nowhere = mover.rail_with(&Path::new("/nowhere").join(mover.file));
+    let both = format!("{nowhere}\n[[rails]]\nname = \"r1\"\nbackend = \"quic\"\nbind = \"127.0.0.1:0\"");
+    let d0 = site.start("d0", Setup { rail: &both, ..Setup::DECODE }).await;
+    let p0 = site.start("p0", Setup { rail: &both, ..Setup::PREFILL }).await;
+    p0.settled(1).await;
+    for agent in [&d0, &p0] {
+        assert!(agent.log().contains(&format!("no {} in /nowhere;", mover.file)), "{}", agent.log());
+    }
+    let lease = p0.leased(&request("batch", 70_000)).await;
+    let report = moved(&p0, &lease, vec![Extent { offset: 0, bytes: 70_000 }]).await;
+    assert_eq!(report.result, TransferResult::Delivered, "{report:?}");
+    assert_eq!(report.attempts[0].path.rail.as_str(), "r1");
+
+    // Without another rail there is nothing to go on with.
+    let mut alone = site.spawn("p1", Setup { rail: &nowhere, ..Setup::PREFILL }, &[]);
+    assert!(!alone.ended().await.success());
+    assert!(alone.log().contains("rails.r0.backend"), "{}", alone.log());
+}
+
+async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline(mover: Mover) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let other = mover.variable.replace("_LIBRARY", "_OLD_LIBRARY");
+    let (Some(new), Some(old)) = (mover.rail(), mover.rail_named(&other)) else { return };
+    let site = Site::new();
+    let d0 = site.start("d0", Setup { rail: &old, ..Setup::DECODE }).await;
+    let p0 = site.start("p0", Setup { rail: &new, ..Setup::PREFILL }).await;
+    let mut line = None;
+    until("the path is judged", async || {
+        let lines: Vec<PathLine> = p0.client.get("/v1/paths").await.unwrap();
+        line = lines.into_iter().find(|line| line.health.sample_count >= 5);
+        line.is_some()
+    })
+    .await;
+    // Either they get along, or the path is known to carry nothing, and why: nothing hangs.
+    let line = line.unwrap();
+    println!("{} to {}: {:?}", new, old, line.health);
+    match p0.route(&request("batch", 70_000)).await.unwrap().lease {
+        Some(lease) => {
+            let report = moved(&p0, &lease.id, vec![Extent { offset: 0, bytes: 70_000 }]).await;
+            assert!(report.result == TransferResult::Delivered || why(&report).contains("the peer's"), "{report:?}");
+        }
+        None => assert!(!line.health.state.carries(), "{line:?}"),
+    }
+    drop(d0);
+}
