@@ -131,7 +131,7 @@ impl Arena {
 
     /// Where it is in this process's memory, for libraries that read and write it themselves: only
     /// what the ledger has opened, and only as long as this value lives.
-    #[cfg(any(feature = "nixl", feature = "ucx"))]
+    #[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
     pub(crate) fn address(&self) -> usize {
         self.map.as_ptr() as usize
     }

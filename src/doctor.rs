@@ -74,14 +74,6 @@ impl Kernel {
         let text = std::fs::read_to_string(self.root.join(path)).ok()?;
         Some(text.trim().to_owned())
     }
-
-    /// The names in a folder, sorted; none if it is not there.
-    fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
-        let entries = std::fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.sort();
-        names
-    }
 }
 
 /// Looks at this host, and at what a configuration asks of it.

@@ -231,6 +231,12 @@ impl Metrics {
         self.registry.counter("seam_rail_refused_total", labels).increment(count);
     }
 
+    /// Errors that a rail's device has counted.
+    pub fn rail_device_errors(&self, rail: &RailName, counter: &'static str, count: u64) {
+        let labels = vec![Label::new("rail", rail.as_str().to_owned()), Label::new("counter", counter)];
+        self.registry.counter("seam_rail_device_errors_total", labels).increment(count);
+    }
+
     /// The newest values of one path. Beyond `max_paths` paths it is counted instead.
     pub fn path(&self, path: &PathId, pool: Option<&PoolName>, series: PathSeries) {
         if !self.gauges.path(path, pool, series) {

@@ -14,6 +14,7 @@ pub mod quic;
 mod slots;
 mod stream;
 pub mod ucx;
+pub mod verbs;
 #[cfg(any(feature = "nixl", feature = "ucx"))]
 mod worker;
 
@@ -156,6 +157,11 @@ pub trait Backend: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// What its device has counted of errors since it was started: a few fixed words, each once.
+    fn device_errors(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Stops answering and closes every connection.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
@@ -180,6 +186,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn refusals(&self) -> Vec<(&'static str, u64)> {
         (**self).refusals()
+    }
+
+    fn device_errors(&self) -> Vec<(&'static str, u64)> {
+        (**self).device_errors()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

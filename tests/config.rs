@@ -303,6 +303,7 @@ fn schema() -> BTreeMap<&'static str, Vec<String>> {
     sections.insert("rails.faults", known("[[rails]]\nfaults = {zzz = 1}\n".to_owned()));
     sections.insert("rails.nixl", known("[[rails]]\nnixl = {zzz = 1}\n".to_owned()));
     sections.insert("rails.ucx", known("[[rails]]\nucx = {zzz = 1}\n".to_owned()));
+    sections.insert("rails.verbs", known("[[rails]]\nverbs = {zzz = 1}\n".to_owned()));
     sections.insert("decode.engine", known("[decode]\nengine = {zzz = 1}\n".to_owned()));
     sections.insert("api.tls", known("[api]\ntls = {zzz = 1}\n".to_owned()));
     let mut top = known("zzz = 1\n".to_owned());
@@ -392,6 +393,7 @@ fn the_documentation_has_one_row_for_every_key_and_no_other() {
                 "rails.faults",
                 "rails.nixl",
                 "rails.ucx",
+                "rails.verbs",
                 "api.tls",
                 "policy.thresholds",
                 "policy.workloads",

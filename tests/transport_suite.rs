@@ -102,6 +102,11 @@ mod nixl {
     any_backend!(Nixl);
 }
 
+#[cfg(feature = "verbs")]
+mod verbs {
+    any_backend!(Verbs);
+}
+
 #[cfg(feature = "ucx")]
 mod ucx {
     any_backend!(Ucx);

@@ -19,7 +19,7 @@ const UPKEEP_INTERVALS: u32 = 5;
 pub(crate) async fn keep(links: Arc<Links>, node: NodeName) {
     let mut interval = tokio::time::interval(INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut counted, mut refused) = (Counted::default(), Counted::default());
+    let (mut counted, mut told) = (Counted::default(), rails::Told::default());
     let mut refused_paths = 0;
     let mut beyond = BTreeSet::new();
     for round in 0u32.. {
@@ -27,7 +27,7 @@ pub(crate) async fn keep(links: Arc<Links>, node: NodeName) {
         paths_and_pools(&links, &node, &mut refused_paths, &mut beyond).await;
         leases(&links).await;
         mesh::keep(&links, &mut counted).await;
-        rails::keep(&links, &mut refused);
+        rails::keep(&links, &mut told);
         links.metrics.set("seam_node_late_ratio", &[], links.lateness.take_ratio());
         if round % UPKEEP_INTERVALS == 0 {
             links.metrics.run_upkeep();

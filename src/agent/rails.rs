@@ -148,6 +148,13 @@ fn fabric(config: &Config, rail: &RailConfig, arena: &Arc<Arena>) -> Result<Opti
             let nixl = crate::transport::nixl::Nixl::start(&config.node.name, &options, receives, arena.clone());
             nixl.map(|nixl| Some(Arc::new(nixl) as Arc<dyn Fabric>)).map_err(|error| error.to_string())
         }
+        #[cfg(feature = "verbs")]
+        BackendKind::Verbs => {
+            let options = rail.verbs.clone().unwrap_or_default();
+            let receives = config.has_role(crate::model::Role::Decode);
+            let verbs = crate::transport::verbs::Verbs::start(&options, receives, arena.clone());
+            verbs.map(|verbs| Some(Arc::new(verbs) as Arc<dyn Fabric>)).map_err(|error| error.to_string())
+        }
         #[cfg(feature = "ucx")]
         BackendKind::Ucx => {
             let options = rail.ucx.clone().unwrap_or_default();
@@ -160,6 +167,7 @@ fn fabric(config: &Config, rail: &RailConfig, arena: &Arc<Arena>) -> Result<Opti
             ucx.map(|ucx| Some(Arc::new(ucx) as Arc<dyn Fabric>)).map_err(|error| error.to_string())
         }
         // The configuration is refused before.
+        #[allow(unreachable_patterns, reason = "a build with every feature has them all")]
         backend => {
             let _ = (config, arena);
             Err(format!("{backend} is not available in this build"))

@@ -202,6 +202,8 @@ const AVAILABLE: &[BackendKind] = &[
     BackendKind::Nixl,
     #[cfg(feature = "ucx")]
     BackendKind::Ucx,
+    #[cfg(feature = "verbs")]
+    BackendKind::Verbs,
 ];
 
 fn rails(checks: &mut Checks, config: &Config) {
@@ -225,6 +227,9 @@ fn rails(checks: &mut Checks, config: &Config) {
         });
         checks.require(rail.ucx.is_none() || rail.backend == BackendKind::Ucx, &key("ucx"), || {
             format!("found on a {} rail; allowed on a ucx rail", rail.backend)
+        });
+        checks.require(rail.verbs.is_none() || rail.backend == BackendKind::Verbs, &key("verbs"), || {
+            format!("found on a {} rail; allowed on a verbs rail", rail.backend)
         });
         checks.require(!rail.bind.ip().is_unspecified(), &key("bind"), || {
             format!("found {}, allowed a concrete address: peers are told it", rail.bind)

@@ -18,6 +18,7 @@ use crate::model::{
 use crate::transport::mock::Faults;
 use crate::transport::nixl::NixlConfig;
 use crate::transport::ucx::UcxConfig;
+use crate::transport::verbs::VerbsConfig;
 
 /// `[node]`: who this agent is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -204,6 +205,9 @@ pub struct RailConfig {
     /// Where UCX is and how it moves bytes, on a rail of that backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ucx: Option<UcxConfig>,
+    /// Which device, on a rail of the backend verbs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verbs: Option<VerbsConfig>,
 }
 
 /// `[probe]`: how paths are measured.

@@ -3,17 +3,18 @@
 use rustix::process::{Resource, getrlimit};
 
 use super::{Finding, Kernel};
-use crate::config::Config;
+use crate::config::{Config, RailConfig};
 use crate::model::BackendKind;
 use crate::transport::nixl;
+use crate::transport::verbs::sysfs::{self, Port};
 
 /// What a rail's endpoint asks of the system for its buffers, in bytes.
 const SOCKET_BUFFER: u64 = 4 * 1024 * 1024;
-const DEVICES: &str = "sys/class/infiniband";
 
 pub(super) fn examine(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
     let mut findings = vec![clock(), buffers(kernel), memlock(config)];
     findings.extend(devices(kernel));
+    findings.extend(verbs_rails(kernel, config));
     findings.extend(nixl_libraries(config));
     #[cfg(feature = "ucx")]
     findings.extend(ucx_libraries(config));
@@ -77,49 +78,50 @@ fn memlock(config: Option<&Config>) -> Finding {
     }
 }
 
-/// RDMA devices, their ports and GIDs, as sysfs shows them.
+/// RDMA devices, their ports and addresses.
 fn devices(kernel: &Kernel) -> Vec<Finding> {
-    let devices = kernel.names(DEVICES);
-    if devices.is_empty() {
+    let ports = sysfs::ports(&kernel.root);
+    if ports.is_empty() {
         return vec![Finding::ok("RDMA devices", "none: rails over quic need none")];
     }
-    let mut findings = Vec::new();
-    for device in devices {
-        for port in kernel.names(format!("{DEVICES}/{device}/ports")) {
-            findings.push(device_port(kernel, &device, &port));
-        }
-    }
-    findings
+    ports.iter().map(device_port).collect()
 }
 
-fn device_port(kernel: &Kernel, device: &str, port: &str) -> Finding {
-    let (what, place) = (format!("RDMA {device} port {port}"), format!("{DEVICES}/{device}/ports/{port}"));
-    let of = |file: &str| kernel.text(format!("{place}/{file}")).unwrap_or_else(|| "unknown".to_owned());
-    let state = of("state");
-    if !state.ends_with("ACTIVE") {
+fn device_port(port: &Port) -> Finding {
+    let (what, Port { device, number, state, layer, .. }) =
+        (format!("RDMA {} port {}", port.device, port.number), port);
+    if !port.is_active() {
         return Finding::warn(
             &what,
             format!("state {state}"),
-            format!("bring the link up: ip link set … up, rdma link show {device}/{port}"),
+            format!("bring the link up: ip link set … up, rdma link show {device}/{number}"),
         );
     }
-    let layer = of("link_layer");
-    let kinds: Vec<String> = kernel
-        .names(format!("{place}/gid_attrs/types"))
-        .into_iter()
-        .filter_map(|index| Some((kernel.text(format!("{place}/gid_attrs/types/{index}"))?, index)))
-        .filter(|(kind, _)| !kind.is_empty())
-        .map(|(kind, index)| format!("{kind} at {index}"))
-        .collect();
-    if layer == "Ethernet" && !kinds.iter().any(|kind| kind.starts_with("RoCE v2")) {
-        let found = if kinds.is_empty() { "no GID".to_owned() } else { kinds.join(", ") };
+    if port.is_ethernet() && !port.gids.iter().any(|gid| port.fits(gid)) {
         return Finding::warn(
             &what,
-            format!("{layer}, no GID of RoCE v2: {found}"),
+            format!("{layer}, no GID of RoCE v2: {}", port.kinds()),
             "give the port's network device an IP address",
         );
     }
-    Finding::ok(&what, format!("{state}, {layer}, {}", kinds.join(", ")))
+    Finding::ok(&what, format!("{state}, {layer}, {}", port.kinds()))
+}
+
+/// What the verbs rails need of the devices, rail by rail.
+fn verbs_rails(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
+    let rails = config.into_iter().flat_map(|config| &config.rails);
+    let verbs = rails.filter(|rail| rail.backend == BackendKind::Verbs);
+    let finding = |rail: &RailConfig| {
+        let what = format!("device for rail {}", rail.name);
+        match sysfs::choose(&kernel.root, &rail.verbs.clone().unwrap_or_default()) {
+            Ok(chosen) => {
+                let Port { device, number, .. } = &chosen.port;
+                Finding::ok(&what, format!("port {number} of {device}, its address at {}", chosen.gid_index))
+            }
+            Err(error) => Finding::fail(&what, error.to_string(), "without it the rail is left out"),
+        }
+    };
+    verbs.map(finding).collect()
 }
 
 /// What the nixl rails need, rail by rail; without any, what is there.

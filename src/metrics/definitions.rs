@@ -130,6 +130,12 @@ pub const DEFINITIONS: &[Definition] = &[
         &["rail", "reason"],
         "What a rail turned away or gave up: requests refused, broken or malformed, connections refused or failed.",
     ),
+    counter(
+        "seam_rail_device_errors_total",
+        None,
+        &["rail", "counter"],
+        "Errors that a rail's RDMA device has reported or its port has counted since the agent started, by the kernel's name of the counter.",
+    ),
     counter("seam_samples_discarded_total", None, &["reason"], "Samples that were not used."),
     gauge("seam_members", None, &["state"], "Members of the mesh by state."),
     counter("seam_gossip_bytes_total", Some(Unit::Bytes), &["direction", "kind"], "Bytes of the mesh."),

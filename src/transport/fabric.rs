@@ -20,6 +20,8 @@
 
 mod rail;
 mod receive;
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+pub(crate) mod scratch;
 mod send;
 mod wire;
 
@@ -89,6 +91,11 @@ pub trait Fabric: Send + Sync + 'static {
     /// A peer wants a link to this side, and this is its greeting.
     fn welcome<'a>(&'a self, peer: &'a NodeName, greeting: Vec<u8>) -> BoxFuture<'a, Result<Welcome, FabricError>>;
 
+    /// What its device has counted of errors since it was started: a few fixed words, each once.
+    fn device_errors(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Lets go of everything.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
@@ -130,6 +137,11 @@ pub trait Link: Send + Sync {
 
     /// Puts so many bytes into memory that the peer keeps for it, and waits until they are there.
     fn probe(&self, payload_bytes: u32, deadline: Duration) -> BoxFuture<'_, Result<(), FabricError>>;
+
+    /// Whether it has failed for good, so that another must be made.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// The receiving end of one peer's link.

@@ -132,6 +132,10 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.refusals()
     }
 
+    fn device_errors(&self) -> Vec<(&'static str, u64)> {
+        self.inner.device_errors()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.inner.close()
     }

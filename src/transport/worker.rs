@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::fabric::{FabricError, Piece, Put};
+use super::fabric::scratch::{self, HALF};
+use super::fabric::{FabricError, Put};
 use crate::arena::Arena;
 use crate::model::NodeName;
 pub(super) use arrivals::{Announcement, Arrivals, Token};
@@ -26,9 +27,8 @@ pub(super) use bell::wait;
 pub(super) use link::{Target, WorkerEntry, WorkerLink};
 use put::{Job, Step, Transfer};
 
-/// Memory for probes, in bytes: one half is read, the other written.
+/// Memory for probes, in bytes.
 const SCRATCH: usize = 2 * HALF as usize;
-const HALF: u32 = 1024 * 1024;
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
 /// Puts under way at once; one more is refused.
@@ -259,7 +259,7 @@ impl<E: Engine> Worker<E> {
     /// Puts so many bytes from this side's scratch memory to the peer's, which is there.
     async fn probe(&self, remote: &Remote<E>, bytes: u32, scratch: u64, deadline: Duration) -> Result<(), FabricError> {
         let job = Job {
-            pieces: scratch_pieces(bytes),
+            pieces: scratch::pieces(bytes),
             remote_base: scratch,
             place: Place::Scratch,
             announcement: None,
@@ -294,13 +294,6 @@ impl Drop for Watched {
             tracing::error!("the thread for {} panicked: its rail moves nothing until the agent is restarted", self.0);
         }
     }
-}
-
-/// The pieces of a probe, from one half of the scratch memory to the other.
-fn scratch_pieces(bytes: u32) -> Vec<Piece> {
-    let whole = (0..bytes / HALF).map(|_| HALF);
-    let rest = Some(bytes % HALF).filter(|rest| *rest > 0);
-    whole.chain(rest).map(|bytes| Piece { local: 0, remote: 0, bytes: u64::from(bytes) }).collect()
 }
 
 /// The thread, seen from inside. Fields are let go of in this order.

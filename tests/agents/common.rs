@@ -5,14 +5,18 @@ use std::time::Duration;
 use seam::api::RouteRequest;
 use tokio::time::{Instant, sleep};
 
-/// Whatever must become true is waited for as long as this: far longer than it takes on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Whatever must become true is waited for as long as this: far longer than it takes on any machine but an emulated
+/// one, which says so in its environment.
+pub(crate) fn patience() -> Duration {
+    let seconds = std::env::var("SEAM_TEST_PATIENCE_S").ok().map(|seconds| seconds.parse().unwrap());
+    Duration::from_secs(seconds.unwrap_or(60))
+}
 
 /// Waits for something that must become true.
 pub(crate) async fn until<F: AsyncFnMut() -> bool>(what: &str, mut ask: F) {
-    let start = Instant::now();
+    let (start, patience) = (Instant::now(), patience());
     while !ask().await {
-        assert!(start.elapsed() < PATIENCE, "still not true: {what}");
+        assert!(start.elapsed() < patience, "still not true: {what}");
         sleep(Duration::from_millis(5)).await;
     }
 }

@@ -14,7 +14,7 @@ use seam::policy::record::DecisionRecord;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::common::PATIENCE;
+use crate::common::patience;
 pub(crate) use crate::common::{request, until};
 
 /// A folder and a mesh for some agents.
@@ -36,16 +36,41 @@ pub(crate) struct Setup<'a> {
     pub(crate) tls: Option<&'a str>,
     /// Further sections.
     pub(crate) more: &'a str,
+    /// How fast its machine is.
+    pub(crate) pace: Pace,
     /// The backend of its rail, and what goes with it.
     pub(crate) rail: &'a str,
     pub(crate) arena_bytes: u64,
 }
 
+/// How fast agents may expect each other to be.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    /// `mesh.size`.
+    size: &'static str,
+    /// Part of `[probe]`.
+    probe: &'static str,
+}
+
+impl Pace {
+    pub(crate) const USUAL: Self = Self { size: "local", probe: "interval = \"50ms\"" };
+    /// On an emulated machine members would be taken for dead, and probes would be all that it does.
+    pub(crate) const EMULATED: Self = Self { size: "wan", probe: "interval = \"250ms\"\nbulk = \"1MiB\"" };
+}
+
 const MOCK: &str = "backend = \"mock\"";
 
 impl Setup<'_> {
-    pub(crate) const PREFILL: Self =
-        Self { first: false, decode: None, api: "", tls: None, more: "", rail: MOCK, arena_bytes: 4 << 20 };
+    pub(crate) const PREFILL: Self = Self {
+        first: false,
+        decode: None,
+        api: "",
+        tls: None,
+        more: "",
+        pace: Pace::USUAL,
+        rail: MOCK,
+        arena_bytes: 4 << 20,
+    };
     pub(crate) const DECODE: Self = Self { first: true, decode: Some("max_sessions = 4"), ..Self::PREFILL };
 }
 
@@ -108,14 +133,14 @@ impl Site {
             format!("[decode]\npool = \"pool-{name}\"\nkv_bytes = \"{bytes}B\"\n{part}\n")
         });
         let tls = setup.tls.map_or(format!("dev = true\ndev_dir = \"{dir}/ca\""), str::to_owned);
-        let Setup { api: api_part, more, rail: backend, .. } = setup;
+        let Setup { api: api_part, more, pace: Pace { size, probe }, rail: backend, .. } = setup;
         let rail = free_udp();
         format!(
             "[node]\nname = \"{name}\"\nroles = [\"{role}\"]\ndata_dir = \"{dir}/{name}\"\n\
-             [mesh]\nbind = \"{mesh}\"\nseeds = [{seeds}]\nsize = \"local\"\n[tls]\n{tls}\n\
+             [mesh]\nbind = \"{mesh}\"\nseeds = [{seeds}]\nsize = \"{size}\"\n[tls]\n{tls}\n\
              [api]\nbind = \"{api}\"\n{api_part}\n\
              [[rails]]\nname = \"r0\"\nbind = \"{rail}\"\nbandwidth_gbps = 8\n{backend}\n\
-             [probe]\ninterval = \"50ms\"\n[arena]\npath = \"{dir}/{name}.arena\"\nsize = \"{bytes}B\"\n{decode}{more}\n"
+             [probe]\n{probe}\n[arena]\npath = \"{dir}/{name}.arena\"\nsize = \"{bytes}B\"\n{decode}{more}\n"
         )
     }
 }
@@ -169,7 +194,7 @@ impl Process {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(start.elapsed() < PATIENCE, "{} does not end:\n{}", self.name, self.log());
+            assert!(start.elapsed() < patience(), "{} does not end:\n{}", self.name, self.log());
             sleep(Duration::from_millis(10)).await;
         }
     }

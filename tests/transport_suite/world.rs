@@ -40,6 +40,9 @@ pub(crate) enum Kind {
     /// The same on another UCX, from where `SEAM_UCX_OLD_LIBRARY` says.
     #[cfg(feature = "ucx")]
     OldUcx,
+    /// A fabric rail on RDMA verbs.
+    #[cfg(feature = "verbs")]
+    Verbs,
 }
 
 impl Kind {
@@ -51,6 +54,12 @@ impl Kind {
                 let (library, found) = (nixl().library, seam::transport::nixl::find(nixl().library.as_deref()));
                 assert!(library.is_none() || found.is_ok(), "SEAM_NIXL_LIBRARY: {found:?}");
                 found.inspect_err(|error| println!("skipped: {error}")).is_ok()
+            }
+            #[cfg(feature = "verbs")]
+            Self::Verbs => {
+                let chosen = seam::transport::verbs::sysfs::choose("/".as_ref(), &verbs("p"));
+                assert!(std::env::var_os(DEVICES).is_none() || chosen.is_ok(), "{DEVICES}: {chosen:?}");
+                chosen.inspect_err(|error| println!("skipped: {error}")).is_ok()
             }
             #[cfg(feature = "ucx")]
             Self::OldUcx => {
@@ -77,6 +86,19 @@ impl Kind {
 fn nixl() -> seam::transport::nixl::NixlConfig {
     let library = std::env::var_os("SEAM_NIXL_LIBRARY").map(Into::into);
     seam::transport::nixl::NixlConfig { library, ..Default::default() }
+}
+
+/// The device of senders, a comma, and that of receivers; more may follow, for other tests.
+#[cfg(feature = "verbs")]
+const DEVICES: &str = "SEAM_VERBS_DEVICES";
+
+#[cfg(feature = "verbs")]
+fn verbs(node: &str) -> seam::transport::verbs::VerbsConfig {
+    let devices = std::env::var(DEVICES).ok();
+    let mut devices = devices.iter().flat_map(|devices| devices.split(',')).map(str::to_owned);
+    let (first, second) = (devices.next(), devices.next());
+    let device = if node.starts_with('d') { second.or(first) } else { first };
+    seam::transport::verbs::VerbsConfig { device, ..Default::default() }
 }
 
 pub(crate) fn name(text: &str) -> NodeName {
@@ -143,6 +165,10 @@ impl World {
             Kind::Nixl => {
                 let started = seam::transport::nixl::Nixl::start(&name(node), &nixl(), true, Arc::clone(&arena));
                 fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
+            }
+            #[cfg(feature = "verbs")]
+            Kind::Verbs => {
+                let started = seam::transport::verbs::Verbs::start(&verbs(node), true, Arc::clone(&arena));
             }
             #[cfg(feature = "ucx")]
             Kind::Ucx | Kind::OldUcx => {

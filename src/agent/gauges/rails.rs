@@ -1,15 +1,27 @@
-//! What the rails turned away, carried over into the metrics.
+//! What the rails turned away, and what their devices counted of errors, carried over into the metrics.
 
 use super::Counted;
 use crate::agent::links::Links;
 use crate::model::RailName;
 
-pub(super) fn keep(links: &Links, counted: &mut Counted<(RailName, &'static str)>) {
+/// What the metrics have been told already.
+#[derive(Default)]
+pub(super) struct Told {
+    refused: Counted<(RailName, &'static str)>,
+    errors: Counted<(RailName, &'static str)>,
+}
+
+pub(super) fn keep(links: &Links, told: &mut Told) {
     let Some(rails) = links.rails.get() else { return };
     for (name, rail) in rails.0.iter() {
         for (reason, total) in rail.backend.refusals() {
-            if let Some(count) = counted.news((name.clone(), reason), total) {
+            if let Some(count) = told.refused.news((name.clone(), reason), total) {
                 links.metrics.rail_refused(name, reason, count);
+            }
+        }
+        for (counter, total) in rail.backend.device_errors() {
+            if let Some(count) = told.errors.news((name.clone(), counter), total) {
+                links.metrics.rail_device_errors(name, counter, count);
             }
         }
     }
@@ -46,26 +58,31 @@ mod tests {
             vec![("malformed", self.0.load(Ordering::Relaxed)), ("broken", 0)]
         }
 
+        fn device_errors(&self) -> Vec<(&'static str, u64)> {
+            vec![("link_downed", self.0.load(Ordering::Relaxed))]
+        }
+
         fn close(&self) -> BoxFuture<'_, ()> {
             Box::pin(async {})
         }
     }
 
     #[test]
-    fn each_refusal_is_told_once_and_only_what_happened() {
+    fn each_refusal_and_each_error_is_told_once_and_only_what_happened() {
         let metrics = Arc::new(Metrics::new("reference", 1));
         let links = Links::new(Arc::clone(&metrics));
         let refused = Arc::new(AtomicU64::new(0));
         let rail = Rail::new(BackendKind::Quic, Arc::new(Refusing(Arc::clone(&refused))), None, None);
         let rails = [(RailName::new("r0").unwrap(), rail)];
         assert!(links.rails.set(Rails(Arc::new(rails.into_iter().collect()))).is_ok());
-        let mut counted = Counted::default();
+        let mut told = Told::default();
         for total in [0, 2, 2, 5] {
             refused.store(total, Ordering::Relaxed);
-            keep(&links, &mut counted);
+            keep(&links, &mut told);
         }
         let text = metrics.render();
         assert!(text.contains("seam_rail_refused_total{rail=\"r0\",reason=\"malformed\"} 5"), "{text}");
+        assert!(text.contains("seam_rail_device_errors_total{rail=\"r0\",counter=\"link_downed\"} 5"), "{text}");
         assert!(!text.contains("broken\"}"));
     }
 }

@@ -153,6 +153,10 @@ impl Backend for FabricRail {
         ]
     }
 
+    fn device_errors(&self) -> Vec<(&'static str, u64)> {
+        self.shared.fabric.device_errors()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.shared.links.clear();

@@ -37,7 +37,7 @@ pub(super) struct Outbound {
 
 impl Outbound {
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.over.load(Ordering::Relaxed) || self.link.is_over()
     }
 
     /// Nobody begins anything on it any more.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::{Announcement, Engine, HALF, Job, Place, Remote, Token, Worker};
+use super::{Announcement, Engine, Job, Place, Remote, Token, Worker};
 use crate::model::NodeName;
+use crate::transport::fabric::scratch::HALF;
 use crate::transport::fabric::{Entry, FabricError, Link, Piece, Put};
 use crate::transport::{BoxFuture, MAX_PROBE_BYTES};
 

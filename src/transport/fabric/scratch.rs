@@ -1,0 +1,13 @@
+//! Memory for probes: one half is read, the other written by peers.
+
+use super::Piece;
+
+/// One half, in bytes.
+pub(crate) const HALF: u32 = 1024 * 1024;
+
+/// The pieces of a probe, each from one half to the other's beginning.
+pub(crate) fn pieces(bytes: u32) -> Vec<Piece> {
+    let whole = (0..bytes / HALF).map(|_| HALF);
+    let rest = Some(bytes % HALF).filter(|rest| *rest > 0);
+    whole.chain(rest).map(|bytes| Piece { local: 0, remote: 0, bytes: u64::from(bytes) }).collect()
+}
