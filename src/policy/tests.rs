@@ -308,7 +308,7 @@ fn among_equals_the_backend_that_is_configured_first_is_taken_and_another_one_wh
             // What a peer prefers says nothing of what this host does.
             desk.peer_with(host, 1, rails([BackendKind::Mock, BackendKind::Nixl]));
         }
-        let mut seen = |desk: &mut Desk, backend: BackendKind, gfs: f64| {
+        let seen = |desk: &mut Desk, backend: BackendKind, gfs: f64| {
             for host in ["d0", "d1"] {
                 let rail = if ours[0] == backend { "r1" } else { "r2" };
                 let path: PathId = format!("p0>{host}/{rail}/{backend}").parse().unwrap();
@@ -316,7 +316,7 @@ fn among_equals_the_backend_that_is_configured_first_is_taken_and_another_one_wh
                 desk.step(Input::Report(PathReport { path, version: desk.now.mono.0, age_ms: 0, health }));
             }
         };
-        let mut taken = |desk: &mut Desk, at: u64| {
+        let taken = |desk: &mut Desk, at: u64| {
             let ask = RouteRequest { dry_run: true, ..request("interactive") };
             let record = answer(&desk.route(at, &format!("r{at}"), ask), at).unwrap();
             let path = |target: &Target| target.path.clone().unwrap();

@@ -75,7 +75,7 @@ impl Endpoint {
         // SAFETY: the key is read before the call returns, and believed like the address.
         let status = unsafe { (self.ucp.api.ep_rkey_unpack)(self.handle, key.as_ptr().cast(), &raw mut handle) };
         if status != OK {
-            return Err(self.ucp.fault("the peer's key", status));
+            return Err(FabricError::Skew(format!("the peer's key: {}", self.ucp.api.words(status))));
         }
         self.keys.push((place, handle));
         Ok(())

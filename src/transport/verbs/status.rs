@@ -3,9 +3,10 @@
 use crate::transport::fabric::FabricError;
 
 /// It is done.
+#[cfg(feature = "verbs")]
 pub(super) const SUCCESS: u32 = 0;
 
-/// The error of a work request that ended with `status`, which is not [`SUCCESS`]. Devices and drivers add
+/// The error of a work request that ended with `status`, which is not 0. Devices and drivers add
 /// codes: one that is not known here is an error like another.
 pub(super) fn error(status: u32, vendor: u32) -> FabricError {
     let words = words(status);

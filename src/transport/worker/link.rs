@@ -49,7 +49,10 @@ impl<E: Engine> WorkerLink<E> {
         }
         let skew = (target.version != version)
             .then(|| format!("this side's {} is {version}, the peer's {}", E::NAME, target.version));
-        let remote = worker.know(words, peer).await?;
+        let remote = worker.know(words, peer).await.map_err(|error| match &skew {
+            Some(skew) => FabricError::Skew(format!("{error}; {skew}")),
+            None => error,
+        })?;
         Ok(Arc::new(Self { worker, remote, target, skew }))
     }
 
