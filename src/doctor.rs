@@ -69,10 +69,6 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn path(&self, path: &str) -> PathBuf {
-        self.root.join(path)
-    }
-
     /// What a file holds, without the space around it; none if it cannot be read.
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let text = std::fs::read_to_string(self.root.join(path)).ok()?;

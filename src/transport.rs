@@ -13,6 +13,9 @@ pub mod nixl;
 pub mod quic;
 mod slots;
 mod stream;
+pub mod ucx;
+#[cfg(any(feature = "nixl", feature = "ucx"))]
+mod worker;
 
 use std::future::Future;
 use std::io;

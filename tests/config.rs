@@ -302,6 +302,7 @@ fn schema() -> BTreeMap<&'static str, Vec<String>> {
     sections.insert("policy.workloads", known("[[policy.workloads]]\nzzz = 1\n".to_owned()));
     sections.insert("rails.faults", known("[[rails]]\nfaults = {zzz = 1}\n".to_owned()));
     sections.insert("rails.nixl", known("[[rails]]\nnixl = {zzz = 1}\n".to_owned()));
+    sections.insert("rails.ucx", known("[[rails]]\nucx = {zzz = 1}\n".to_owned()));
     sections.insert("decode.engine", known("[decode]\nengine = {zzz = 1}\n".to_owned()));
     sections.insert("api.tls", known("[api]\ntls = {zzz = 1}\n".to_owned()));
     let mut top = known("zzz = 1\n".to_owned());
@@ -386,8 +387,16 @@ fn the_documentation_has_one_row_for_every_key_and_no_other() {
         .into_iter()
         .flat_map(|(section, names)| names.into_iter().map(move |name| format!("{section}.{name}")))
         .filter(|key| {
-            !["decode.engine", "rails.faults", "rails.nixl", "api.tls", "policy.thresholds", "policy.workloads"]
-                .contains(&key.as_str())
+            ![
+                "decode.engine",
+                "rails.faults",
+                "rails.nixl",
+                "rails.ucx",
+                "api.tls",
+                "policy.thresholds",
+                "policy.workloads",
+            ]
+            .contains(&key.as_str())
         })
         .collect();
     expected.sort();

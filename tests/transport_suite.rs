@@ -5,6 +5,8 @@
 mod fabric;
 #[path = "transport_suite/hostile.rs"]
 mod hostile;
+#[path = "transport_suite/leaks.rs"]
+mod leaks;
 #[path = "transport_suite/memory.rs"]
 mod memory;
 #[path = "transport_suite/proxy.rs"]
@@ -57,6 +59,14 @@ macro_rules! any_backend {
             a_source_that_withdraws_the_rest_fails_the_write_and_leaves_the_lease_quiet,
             a_write_that_is_dropped_while_its_source_is_waited_for_leaves_the_lease_quiet,
         );
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[ignore = "takes its time, and looks at the whole process: run by name"]
+        async fn ten_thousand_transfers_leave_nothing_behind() {
+            if super::Kind::$kind.is_here() {
+                super::leaks::run(super::World::new(super::Kind::$kind)).await;
+            }
+        }
     };
 }
 
@@ -90,6 +100,35 @@ mod memory_fabric {
 #[cfg(feature = "nixl")]
 mod nixl {
     any_backend!(Nixl);
+}
+
+#[cfg(feature = "ucx")]
+mod ucx {
+    any_backend!(Ucx);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn two_versions_that_face_each_other_move_bytes_or_say_which_they_are() {
+        if super::Kind::OldUcx.is_here() {
+            for (ours, theirs) in [(super::Kind::Ucx, super::Kind::OldUcx), (super::Kind::OldUcx, super::Kind::Ucx)] {
+                super::two_versions_move_bytes_or_say_which_they_are(ours, theirs).await;
+            }
+        }
+    }
+}
+
+#[cfg(feature = "ucx")]
+async fn two_versions_move_bytes_or_say_which_they_are(ours: Kind, theirs: Kind) {
+    let world = World::new(ours);
+    let (p, d) = (world.node("p", MIB), World::of(theirs, &world).node("d", MIB));
+    p.fill(8);
+    let blocks = [extent(5, 300_000)];
+    d.ledger.grant(lease(1), "p", &blocks);
+    let written = p.write_within(Duration::from_secs(8), &d.peer, lease(1), &blocks).await;
+    println!("{ours:?} to {theirs:?}: {written:?}");
+    match written {
+        Ok(_) => assert!(d.bytes(&blocks) == p.bytes(&blocks)),
+        Err(error) => assert!(error.to_string().contains("this side's UCX is"), "{error}"),
+    }
 }
 
 async fn a_thousand_scattered_blocks_arrive_in_order_and_nothing_else_changes(world: World) {

@@ -148,6 +148,17 @@ fn fabric(config: &Config, rail: &RailConfig, arena: &Arc<Arena>) -> Result<Opti
             let nixl = crate::transport::nixl::Nixl::start(&config.node.name, &options, receives, arena.clone());
             nixl.map(|nixl| Some(Arc::new(nixl) as Arc<dyn Fabric>)).map_err(|error| error.to_string())
         }
+        #[cfg(feature = "ucx")]
+        BackendKind::Ucx => {
+            let options = rail.ucx.clone().unwrap_or_default();
+            let receives = config.has_role(crate::model::Role::Decode);
+            let expected = crate::transport::ucx::Expected {
+                rail: rail.name.as_str().to_owned(),
+                bandwidth_gbps: rail.bandwidth_gbps,
+            };
+            let ucx = crate::transport::ucx::Ucx::start(&options, receives, expected, arena.clone());
+            ucx.map(|ucx| Some(Arc::new(ucx) as Arc<dyn Fabric>)).map_err(|error| error.to_string())
+        }
         // The configuration is refused before.
         backend => {
             let _ = (config, arena);

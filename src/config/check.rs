@@ -200,6 +200,8 @@ const AVAILABLE: &[BackendKind] = &[
     BackendKind::Mock,
     #[cfg(feature = "nixl")]
     BackendKind::Nixl,
+    #[cfg(feature = "ucx")]
+    BackendKind::Ucx,
 ];
 
 fn rails(checks: &mut Checks, config: &Config) {
@@ -220,6 +222,9 @@ fn rails(checks: &mut Checks, config: &Config) {
         });
         checks.require(rail.nixl.is_none() || rail.backend == BackendKind::Nixl, &key("nixl"), || {
             format!("found on a {} rail; allowed on a nixl rail", rail.backend)
+        });
+        checks.require(rail.ucx.is_none() || rail.backend == BackendKind::Ucx, &key("ucx"), || {
+            format!("found on a {} rail; allowed on a ucx rail", rail.backend)
         });
         checks.require(!rail.bind.ip().is_unspecified(), &key("bind"), || {
             format!("found {}, allowed a concrete address: peers are told it", rail.bind)

@@ -17,6 +17,7 @@ use crate::model::{
 };
 use crate::transport::mock::Faults;
 use crate::transport::nixl::NixlConfig;
+use crate::transport::ucx::UcxConfig;
 
 /// `[node]`: who this agent is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,6 +201,9 @@ pub struct RailConfig {
     /// Where NIXL is and how it moves bytes, on a rail of that backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nixl: Option<NixlConfig>,
+    /// Where UCX is and how it moves bytes, on a rail of that backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ucx: Option<UcxConfig>,
 }
 
 /// `[probe]`: how paths are measured.

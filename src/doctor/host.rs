@@ -1,7 +1,5 @@
 //! The host: clock, buffers, locked memory, RDMA devices, libraries.
 
-use std::path::PathBuf;
-
 use rustix::process::{Resource, getrlimit};
 
 use super::{Finding, Kernel};
@@ -11,14 +9,15 @@ use crate::transport::nixl;
 
 /// What a rail's endpoint asks of the system for its buffers, in bytes.
 const SOCKET_BUFFER: u64 = 4 * 1024 * 1024;
-/// Where libraries usually are.
-const LIBRARIES: [&str; 4] = ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib"];
 const DEVICES: &str = "sys/class/infiniband";
 
 pub(super) fn examine(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
     let mut findings = vec![clock(), buffers(kernel), memlock(config)];
     findings.extend(devices(kernel));
     findings.extend(nixl_libraries(config));
+    #[cfg(feature = "ucx")]
+    findings.extend(ucx_libraries(config));
+    #[cfg(not(feature = "ucx"))]
     findings.push(ucx(kernel));
     findings
 }
@@ -151,11 +150,44 @@ fn said(found: &nixl::Found) -> String {
     format!("{}, {}", found.version.as_deref().unwrap_or("of unknown version"), found.path.display())
 }
 
+/// What the ucx rails need, rail by rail; without any, what is there. The library is loaded: only it
+/// knows its version.
+#[cfg(feature = "ucx")]
+fn ucx_libraries(config: Option<&Config>) -> Vec<Finding> {
+    use crate::transport::ucx;
+
+    let said = |found: &ucx::Found| format!("{}, {}", found.version, found.path.display());
+    let rails = config.into_iter().flat_map(|config| &config.rails);
+    let needed = rails.filter(|rail| rail.backend == BackendKind::Ucx).map(|rail| {
+        let configured = rail.ucx.as_ref().and_then(|ucx| ucx.library.as_deref());
+        let what = format!("UCX for rail {}", rail.name);
+        match ucx::find(configured) {
+            Ok(found) => Finding::ok(&what, said(&found)),
+            Err(error) => {
+                Finding::fail(&what, error.to_string(), "apt-get install libucx0; without it the rail is left out")
+            }
+        }
+    });
+    let needed: Vec<Finding> = needed.collect();
+    if !needed.is_empty() {
+        return needed;
+    }
+    vec![match ucx::find(None) {
+        Ok(found) => Finding::ok("UCX", said(&found)),
+        Err(ucx::LibraryError::Missing { .. }) => Finding::ok("UCX", "not installed; ucx rails need it"),
+        Err(error) => Finding::ok("UCX", format!("{error}; ucx rails need it")),
+    }]
+}
+
+/// In a build that cannot load it, whether it is there.
+#[cfg(not(feature = "ucx"))]
 fn ucx(kernel: &Kernel) -> Finding {
+    /// Where libraries usually are.
+    const LIBRARIES: [&str; 4] =
+        ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib"];
     const WHAT: &str = "UCX";
-    let found: Option<PathBuf> =
-        LIBRARIES.iter().map(|folder| kernel.path(folder).join("libucp.so.0")).find(|path| path.exists());
-    match found {
+    let mut places = LIBRARIES.iter().map(|folder| kernel.root.join(folder).join("libucp.so.0"));
+    match places.find(|path| path.exists()) {
         Some(path) => Finding::ok(WHAT, path.display().to_string()),
         None => Finding::ok(WHAT, "not installed; NIXL's wheels bring their own"),
     }
@@ -208,7 +240,6 @@ mod tests {
     fn a_host_without_devices_is_well() {
         let (_dir, kernel) = kernel(&[]);
         assert_eq!(devices(&kernel), [Finding::ok("RDMA devices", "none: rails over quic need none")]);
-        assert_eq!(ucx(&kernel).verdict, Verdict::Ok);
     }
 
     #[test]

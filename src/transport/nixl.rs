@@ -11,14 +11,12 @@
 #[cfg(feature = "nixl")]
 mod api;
 #[cfg(feature = "nixl")]
+mod engine;
+#[cfg(feature = "nixl")]
 mod fabric;
 mod library;
 #[cfg(feature = "nixl")]
 mod objects;
-#[cfg(feature = "nixl")]
-mod put;
-#[cfg(feature = "nixl")]
-mod worker;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -34,6 +34,12 @@ pub(crate) enum Kind {
     /// A fabric rail on NIXL.
     #[cfg(feature = "nixl")]
     Nixl,
+    /// A fabric rail on UCX.
+    #[cfg(feature = "ucx")]
+    Ucx,
+    /// The same on another UCX, from where `SEAM_UCX_OLD_LIBRARY` says.
+    #[cfg(feature = "ucx")]
+    OldUcx,
 }
 
 impl Kind {
@@ -44,6 +50,21 @@ impl Kind {
             Self::Nixl => {
                 let (library, found) = (nixl().library, seam::transport::nixl::find(nixl().library.as_deref()));
                 assert!(library.is_none() || found.is_ok(), "SEAM_NIXL_LIBRARY: {found:?}");
+                found.inspect_err(|error| println!("skipped: {error}")).is_ok()
+            }
+            #[cfg(feature = "ucx")]
+            Self::OldUcx => {
+                let is_named = std::env::var_os("SEAM_UCX_OLD_LIBRARY").is_some();
+                if !is_named {
+                    println!("skipped: SEAM_UCX_OLD_LIBRARY is not set");
+                }
+                is_named && Self::Ucx.is_here()
+            }
+            #[cfg(feature = "ucx")]
+            Self::Ucx => {
+                let found = seam::transport::ucx::find(None);
+                let named = std::env::var_os("SEAM_UCX_LIBRARY");
+                assert!(named.is_none() || found.is_ok(), "SEAM_UCX_LIBRARY: {found:?}");
                 found.inspect_err(|error| println!("skipped: {error}")).is_ok()
             }
             _ => true,
@@ -121,6 +142,14 @@ impl World {
             #[cfg(feature = "nixl")]
             Kind::Nixl => {
                 let started = seam::transport::nixl::Nixl::start(&name(node), &nixl(), true, Arc::clone(&arena));
+                fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
+            }
+            #[cfg(feature = "ucx")]
+            Kind::Ucx | Kind::OldUcx => {
+                let old = std::env::var_os("SEAM_UCX_OLD_LIBRARY").filter(|_| self.kind == Kind::OldUcx);
+                let config = seam::transport::ucx::UcxConfig { library: old.map(Into::into), ..Default::default() };
+                let expected = seam::transport::ucx::Expected { rail: "r0".to_owned(), bandwidth_gbps: 1.0 };
+                let started = seam::transport::ucx::Ucx::start(&config, true, expected, Arc::clone(&arena));
                 fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
             }
         };
@@ -261,6 +290,11 @@ impl Ledger {
     /// From now on what is open of the lease must stop.
     pub(crate) fn void(&self, id: &LeaseId) {
         self.change(id, |granted| granted.void = true);
+    }
+
+    /// The lease is over, and nobody asks for it any more.
+    pub(crate) fn forget(&self, id: &LeaseId) {
+        self.leases.lock().unwrap().remove(id);
     }
 
     /// While held, whoever wants to open the lease must wait.

@@ -11,6 +11,7 @@ use super::api::{
 };
 use super::fabric::NixlError;
 use crate::transport::fabric::FabricError;
+use crate::transport::worker::{Progress, Span};
 
 /// How long the library's own thread sleeps between two looks, in microseconds.
 const PROGRESS_DELAY_US: u64 = 100;
@@ -35,13 +36,6 @@ pub(super) struct Request {
     handle: Handle,
     local: Handle,
     remote: Handle,
-}
-
-/// How a request stands.
-pub(super) enum Progress {
-    UnderWay,
-    Done,
-    Failed(FabricError),
 }
 
 /// What a request's status says: what was asked is at fault, or the way to the peer.
@@ -275,15 +269,11 @@ impl Drop for Registered {
 }
 
 impl Request {
-    /// Begins to write `pieces` (local address, remote address, length) to a peer.
+    /// Begins to write spans to a peer.
     ///
     /// # Safety
     /// Local addresses must be within memory that is registered until the request has ended.
-    pub(super) unsafe fn post(
-        agent: &Rc<Agent>,
-        peer: &CStr,
-        pieces: &[(usize, usize, usize)],
-    ) -> Result<Self, FabricError> {
+    pub(super) unsafe fn post(agent: &Rc<Agent>, peer: &CStr, spans: &[Span]) -> Result<Self, FabricError> {
         let mut request =
             Self { agent: Rc::clone(agent), handle: ptr::null_mut(), local: ptr::null_mut(), remote: ptr::null_mut() };
         let well = |status: Status| if status < SUCCESS { Err(fault(status)) } else { Ok(()) };
@@ -294,7 +284,7 @@ impl Request {
         unsafe {
             local((api.create_xfer_dlist)(DRAM, &raw mut request.local))?;
             local((api.create_xfer_dlist)(DRAM, &raw mut request.remote))?;
-            for (from, to, length) in pieces {
+            for (from, to, length) in spans {
                 local((api.xfer_dlist_add_desc)(request.local, *from, *length, 0))?;
                 local((api.xfer_dlist_add_desc)(request.remote, *to, *length, 0))?;
             }

@@ -1,6 +1,7 @@
-//! Agents whose bytes NIXL moves: processes on loopback, with the library that
-//! `SEAM_NIXL_LIBRARY` names, or the one that is installed. Where there is none they say so and pass:
-//! `testbed/nixl/run` brings one.
+//! Agents whose bytes a library moves, as processes on loopback: NIXL from where `SEAM_NIXL_LIBRARY`
+//! says, UCX from where `SEAM_UCX_LIBRARY` says, or as they are installed. Where one is not they say so
+//! and pass: `testbed/nixl/run` and `testbed/ucx/run` bring them.
+#![cfg(any(feature = "nixl", feature = "ucx"))]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "agents/common.rs"]
@@ -11,6 +12,7 @@ mod common;
 mod process;
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use process::{Process, Setup, Site, request, until};
 use seam::api::{PathLine, TransferReport, TransferRequest, TransferResult};
@@ -25,20 +27,93 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// that was asked in vain counts as used until its next word.
 const LARGE: u64 = 256 << 20;
 
-/// The library of an environment variable, or the one that is installed.
-fn library(variable: &str) -> Option<PathBuf> {
-    let configured = std::env::var_os(variable).map(PathBuf::from);
-    if configured.is_none() && variable != "SEAM_NIXL_LIBRARY" {
-        println!("skipped: {variable} is not set");
-        return None;
-    }
-    let found = seam::transport::nixl::find(configured.as_deref());
-    assert!(configured.is_none() || found.is_ok(), "{variable}: {found:?}");
-    found.inspect_err(|error| println!("skipped: {error}")).ok().map(|found| found.path)
+/// A library that moves bytes.
+#[derive(Clone, Copy)]
+struct Mover {
+    backend: &'static str,
+    /// Names its file, or the folder.
+    variable: &'static str,
+    file: &'static str,
+    /// Where the library is, if it is there: what is named and is not, is an error.
+    find: fn(Option<&Path>) -> Result<PathBuf, String>,
 }
 
-fn rail(library: &Path) -> String {
-    format!("backend = \"nixl\"\n[rails.nixl]\nlibrary = \"{}\"", library.display())
+#[cfg(feature = "nixl")]
+const NIXL: Mover = Mover {
+    backend: "nixl",
+    variable: "SEAM_NIXL_LIBRARY",
+    file: "libnixl_capi.so",
+    find: |named| seam::transport::nixl::find(named).map(|found| found.path).map_err(|error| error.to_string()),
+};
+
+#[cfg(feature = "ucx")]
+const UCX: Mover = Mover {
+    backend: "ucx",
+    variable: "SEAM_UCX_LIBRARY",
+    file: "libucp.so.0",
+    find: |named| seam::transport::ucx::find(named).map(|found| found.path).map_err(|error| error.to_string()),
+};
+
+impl Mover {
+    /// A rail over the library that the environment names, or that is installed.
+    fn rail(self) -> Option<String> {
+        let named = std::env::var_os(self.variable).map(PathBuf::from);
+        let found = (self.find)(named.as_deref());
+        assert!(named.is_none() || found.is_ok(), "{}: {found:?}", self.variable);
+        found.inspect_err(|error| println!("skipped: {error}")).ok().map(|path| self.rail_with(&path))
+    }
+
+    /// A rail over the library that another variable names.
+    fn rail_named(self, variable: &str) -> Option<String> {
+        let named = std::env::var_os(variable).map(PathBuf::from);
+        if named.is_none() {
+            println!("skipped: {variable} is not set");
+        }
+        named.map(|named| self.rail_with(&(self.find)(Some(&named)).unwrap()))
+    }
+
+    fn rail_with(self, library: &Path) -> String {
+        let backend = self.backend;
+        // A mere name is the loader's to find.
+        let library = match library.is_absolute() {
+            true => format!("library = \"{}\"", library.display()),
+            false => String::new(),
+        };
+        format!("backend = \"{backend}\"\n[rails.{backend}]\n{library}")
+    }
+}
+
+macro_rules! of {
+    ($($feature:literal $module:ident $mover:ident;)+) => {
+        $(#[cfg(feature = $feature)]
+        mod $module {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn scattered_blocks_of_every_size_arrive_as_they_were() {
+                super::scattered_blocks_of_every_size_arrive_as_they_were(super::$mover).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_transfer_whose_host_is_killed_fails_over() {
+                super::a_transfer_whose_host_is_killed_fails_over(super::$mover).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails() {
+                super::a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails(super::$mover).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline() {
+                super::libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline(super::$mover)
+                    .await;
+            }
+        })+
+    };
+}
+
+of! {
+    "nixl" nixl NIXL;
+    "ucx" ucx UCX;
 }
 
 fn pattern(bytes: u64) -> Vec<u8> {
@@ -70,12 +145,11 @@ async fn moved(p0: &Process, lease: &LeaseId, blocks: Vec<Extent>) -> TransferRe
     p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk: None }).await.unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scattered_blocks_of_every_size_arrive_as_they_were() {
+async fn scattered_blocks_of_every_size_arrive_as_they_were(mover: Mover) {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let Some(library) = library("SEAM_NIXL_LIBRARY") else { return };
+    let Some(rail) = mover.rail() else { return };
     let site = Site::new();
-    let (_hosts, p0) = start(&site, &rail(&library)).await;
+    let (_hosts, p0) = start(&site, &rail).await;
     assert!(p0.log().contains("the rail's bytes are moved by a library"), "{}", p0.log());
     for (count, bytes) in [(1, 1), (3, 4_097), (1_000, 1_001), (64, 512 * 1024), (1, 128 << 20)] {
         let blocks: Vec<Extent> = (0..count).map(|at| Extent { offset: at * (bytes + 13) + 5, bytes }).collect();
@@ -95,15 +169,15 @@ async fn scattered_blocks_of_every_size_arrive_as_they_were() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transfer_whose_host_is_killed_fails_over() {
+async fn a_transfer_whose_host_is_killed_fails_over(mover: Mover) {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let Some(library) = library("SEAM_NIXL_LIBRARY") else { return };
+    let Some(rail) = mover.rail() else { return };
     let site = Site::new();
-    let (mut hosts, p0) = start(&site, &rail(&library)).await;
+    let (mut hosts, p0) = start(&site, &rail).await;
     let granted = p0.route(&request("batch", LARGE)).await.unwrap().lease.unwrap();
     let (lease, landing) = (granted.id, granted.extents[0].offset);
     let victim = usize::from(lease.node.as_str() == "d1");
+    let begun = Instant::now();
     let kill = async {
         let (arena, sent) = (arena(&site, lease.node.as_str()), pattern(1_000));
         until("bytes land", async || {
@@ -112,26 +186,28 @@ async fn a_transfer_whose_host_is_killed_fails_over() {
             head[..] == sent[..]
         })
         .await;
+        let killed = begun.elapsed();
         hosts[victim].kill();
+        killed
     };
-    let (report, ()) = tokio::join!(moved(&p0, &lease, vec![Extent { offset: 0, bytes: LARGE }]), kill);
+    let (report, killed) = tokio::join!(moved(&p0, &lease, vec![Extent { offset: 0, bytes: LARGE }]), kill);
     assert_eq!((report.result, report.attempts.len()), (TransferResult::Delivered, 2), "{report:?}");
     assert_eq!(report.attempts[0].result, TransferResult::Failed);
-    println!("the first attempt failed after {} ms: {}", report.attempts[0].elapsed_ms, why(&report));
+    let (killed_ms, failed_ms) = (killed.as_millis(), report.attempts[0].elapsed_ms);
+    println!("killed after {killed_ms} ms, failed after {failed_ms} ms: {}", why(&report));
     assert_eq!(report.hash.as_deref(), Some(blake3::hash(&pattern(LARGE)).to_hex().as_str()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_has_no_nixl_says_so_and_goes_on_with_its_other_rails() {
+async fn a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails(mover: Mover) {
     let _alone = ONE_AT_A_TIME.lock().await;
     let site = Site::new();
-    let nowhere = rail(Path::new("/nowhere/libnixl_capi.so"));
+    let nowhere = mover.rail_with(&Path::new("/nowhere").join(mover.file));
     let both = format!("{nowhere}\n[[rails]]\nname = \"r1\"\nbackend = \"quic\"\nbind = \"127.0.0.1:0\"");
     let d0 = site.start("d0", Setup { rail: &both, ..Setup::DECODE }).await;
     let p0 = site.start("p0", Setup { rail: &both, ..Setup::PREFILL }).await;
     p0.settled(1).await;
     for agent in [&d0, &p0] {
-        assert!(agent.log().contains("no libnixl_capi.so in /nowhere;"), "{}", agent.log());
+        assert!(agent.log().contains(&format!("no {} in /nowhere;", mover.file)), "{}", agent.log());
     }
     let lease = p0.leased(&request("batch", 70_000)).await;
     let report = moved(&p0, &lease, vec![Extent { offset: 0, bytes: 70_000 }]).await;
@@ -144,12 +220,11 @@ async fn a_host_that_has_no_nixl_says_so_and_goes_on_with_its_other_rails() {
     assert!(alone.log().contains("rails.r0.backend"), "{}", alone.log());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline() {
+async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline(mover: Mover) {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let (Some(new), Some(old)) = (library("SEAM_NIXL_LIBRARY"), library("SEAM_NIXL_OLD_LIBRARY")) else { return };
+    let other = mover.variable.replace("_LIBRARY", "_OLD_LIBRARY");
+    let (Some(new), Some(old)) = (mover.rail(), mover.rail_named(&other)) else { return };
     let site = Site::new();
-    let (new, old) = (rail(&new), rail(&old));
     let d0 = site.start("d0", Setup { rail: &old, ..Setup::DECODE }).await;
     let p0 = site.start("p0", Setup { rail: &new, ..Setup::PREFILL }).await;
     let mut line = None;
@@ -165,7 +240,7 @@ async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_
     match p0.route(&request("batch", 70_000)).await.unwrap().lease {
         Some(lease) => {
             let report = moved(&p0, &lease.id, vec![Extent { offset: 0, bytes: 70_000 }]).await;
-            assert!(report.result == TransferResult::Delivered || why(&report).contains("NIXL is"), "{report:?}");
+            assert!(report.result == TransferResult::Delivered || why(&report).contains("the peer's"), "{report:?}");
         }
         None => assert!(!line.health.state.carries(), "{line:?}"),
     }

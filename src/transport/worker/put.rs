@@ -1,17 +1,15 @@
 //! One put, chunk by chunk.
 
 use std::collections::VecDeque;
-use std::ffi::CString;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::objects::{Agent, Progress, Request};
+use super::{Announcement, Engine, Memory, Place, Progress, Span};
 use crate::transport::fabric::{FabricError, Piece, Put};
 
-/// Bytes and descriptors of one chunk at most: few enough that one which is copied on this thread
+/// Bytes and spans of one chunk at most: few enough that one which is copied on this thread
 /// holds up the others for a few milliseconds only.
 const CHUNK_BYTES: u64 = 4 * 1024 * 1024;
 const CHUNK_PIECES: usize = 512;
@@ -21,25 +19,40 @@ const WINDOW: usize = 4;
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// What is to be put.
-pub(super) struct Job {
+pub(crate) struct Job {
     /// Local offsets, and those at the peer.
-    pub(super) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<Piece>,
     /// The address at the peer that its offsets count from.
-    pub(super) remote_base: u64,
-    /// Pieces are of the scratch memory rather than of the arena.
-    pub(super) scratch: bool,
-    /// What is announced to the peer once all is there; nothing if none.
-    pub(super) number: Option<u64>,
+    pub(crate) remote_base: u64,
+    /// Of which memory they are.
+    pub(crate) place: Place,
+    /// What is announced to the peer once all of it, and all that was put before, is in its memory;
+    /// nothing if none.
+    pub(crate) announcement: Option<Announcement>,
     /// How long it may take.
-    pub(super) deadline: Duration,
+    pub(crate) deadline: Duration,
+}
+
+/// How far a put is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Chunks are posted.
+    Posts,
+    /// All chunks have ended here; whether they have there is waited for.
+    Flushes,
+    /// Everything is in the peer's memory, and that is announced.
+    Announces,
 }
 
 /// A put under way.
-pub(super) struct Transfer {
-    pub(super) peer: CString,
-    chunks: VecDeque<Vec<(usize, usize, usize)>>,
-    under_way: Vec<Request>,
-    number: Option<u64>,
+pub(super) struct Transfer<E: Engine> {
+    pub(super) peer: E::Peer,
+    place: Place,
+    chunks: VecDeque<Vec<Span>>,
+    posted: bool,
+    stage: Stage,
+    under_way: Vec<E::Request>,
+    announcement: Option<Announcement>,
     deadline: Instant,
     cancel: CancellationToken,
     /// Why no further chunk is posted, and how long those under way are waited for.
@@ -50,7 +63,7 @@ pub(super) struct Transfer {
 }
 
 /// What a step has come to.
-pub(super) enum Step {
+pub(super) enum Step<E: Engine> {
     /// Something has moved.
     Moved,
     /// Everything still waits.
@@ -60,23 +73,26 @@ pub(super) enum Step {
         /// The peer can be spoken to no more.
         peer_gone: bool,
         /// What had not ended when it was waited for no longer: to be kept until it has.
-        left: Vec<Request>,
+        left: Vec<E::Request>,
     },
 }
 
-impl Transfer {
+impl<E: Engine> Transfer<E> {
     pub(super) fn new(
-        peer: CString,
+        peer: E::Peer,
         job: Job,
-        local_base: u64,
+        memory: &Memory,
         cancel: CancellationToken,
         done: oneshot::Sender<Put>,
     ) -> Self {
         Self {
             peer,
-            chunks: chunks(&job.pieces, local_base, job.remote_base),
+            place: job.place,
+            chunks: chunks(&job.pieces, memory.region(job.place).0 as u64, job.remote_base),
+            posted: false,
+            stage: Stage::Posts,
             under_way: Vec::new(),
-            number: job.number,
+            announcement: job.announcement,
             deadline: Instant::now() + job.deadline,
             cancel,
             given_up: None,
@@ -85,10 +101,10 @@ impl Transfer {
         }
     }
 
-    pub(super) fn step(&mut self, agent: &Rc<Agent>) -> Step {
+    pub(super) fn step(&mut self, engine: &mut E) -> Step<E> {
         let before = self.under_way.len();
         let mut failed = None;
-        self.under_way.retain(|request| match request.progress() {
+        self.under_way.retain_mut(|request| match engine.progress(request) {
             Progress::UnderWay => true,
             Progress::Done => false,
             Progress::Failed(error) => {
@@ -98,36 +114,65 @@ impl Transfer {
         });
         let mut moved = self.under_way.len() < before;
         if let Some(error) = failed {
-            self.failed = true;
-            self.give_up(error);
+            self.fail(error);
         } else if self.cancel.is_cancelled() {
             self.give_up(FabricError::Cancelled);
         } else if Instant::now() >= self.deadline {
             self.give_up(FabricError::TimedOut);
         }
-        while self.given_up.is_none() && self.under_way.len() < WINDOW {
-            let Some(chunk) = self.chunks.pop_front() else { break };
-            // SAFETY: chunks are made of pieces of the arena or of the scratch memory, both of which
-            // stay registered until after the last transfer has ended.
-            match unsafe { Request::post(agent, &self.peer, &chunk) } {
-                Ok(request) => self.under_way.push(request),
-                Err(error) => {
-                    self.failed = true;
-                    self.give_up(error);
-                }
-            }
-            moved = true;
+        moved |= self.post(engine);
+        if self.under_way.is_empty() {
+            return match self.stage {
+                // What was given up before anything was posted is over, and what has failed cannot be
+                // waited for.
+                Stage::Posts if self.failed || !self.posted && self.given_up.is_some() => self.end(),
+                Stage::Posts => self.enter(Stage::Flushes, engine),
+                Stage::Flushes if self.failed || self.given_up.is_some() => self.end(),
+                Stage::Flushes => self.enter(Stage::Announces, engine),
+                Stage::Announces => self.end(),
+            };
         }
         match &self.given_up {
-            None if self.under_way.is_empty() => self.finish(agent),
-            Some((error, until)) if self.under_way.is_empty() || Instant::now() >= *until => {
-                let error = error.clone();
-                let over = self.under_way.is_empty() && !self.failed;
-                self.end(Err(error), over)
-            }
+            Some((_, until)) if Instant::now() >= *until => self.end(),
             _ if moved => Step::Moved,
             _ => Step::Waits,
         }
+    }
+
+    /// Posts as many chunks as may be under way.
+    fn post(&mut self, engine: &mut E) -> bool {
+        let mut moved = false;
+        while self.stage == Stage::Posts && self.given_up.is_none() && self.under_way.len() < WINDOW {
+            let Some(chunk) = self.chunks.pop_front() else { break };
+            (moved, self.posted) = (true, true);
+            // SAFETY: chunks are made of pieces of the arena or of the scratch memory, both of which
+            // stay until after the engine is dropped.
+            match unsafe { engine.post(&self.peer, self.place, &chunk) } {
+                Ok(request) => self.under_way.push(request),
+                Err(error) => self.fail(error),
+            }
+        }
+        moved
+    }
+
+    /// Begins the next stage. What has nothing to wait for in it goes on at the next step.
+    fn enter(&mut self, stage: Stage, engine: &mut E) -> Step<E> {
+        let begun = match (stage, &self.announcement) {
+            (Stage::Flushes, _) => engine.flush(&self.peer),
+            (Stage::Announces, Some(announcement)) => engine.announce(&self.peer, announcement),
+            (Stage::Posts, _) | (Stage::Announces, None) => Ok(None),
+        };
+        self.stage = stage;
+        match begun {
+            Ok(request) => self.under_way.extend(request),
+            Err(error) => self.fail(error),
+        }
+        Step::Moved
+    }
+
+    fn fail(&mut self, error: FabricError) {
+        self.failed = true;
+        self.give_up(error);
     }
 
     fn give_up(&mut self, error: FabricError) {
@@ -135,15 +180,12 @@ impl Transfer {
         self.given_up.get_or_insert((error, Instant::now() + DRAIN));
     }
 
-    fn finish(&mut self, agent: &Agent) -> Step {
-        let announced = match self.number {
-            Some(number) => agent.announce(&self.peer, &number.to_le_bytes()),
-            None => Ok(()),
-        };
-        self.end(announced.map_err(FabricError::PeerGone), true)
-    }
-
-    fn end(&mut self, result: Result<(), FabricError>, over: bool) -> Step {
+    fn end(&mut self) -> Step<E> {
+        // From the announcement on everything was in the peer's memory; before, only a flush that went
+        // well says that nothing is on its way.
+        let flushed = !self.posted || self.stage == Stage::Flushes && !self.failed && self.under_way.is_empty();
+        let over = flushed || self.stage == Stage::Announces;
+        let result = self.given_up.take().map_or(Ok(()), |(error, _)| Err(error));
         let peer_gone = matches!(result, Err(FabricError::PeerGone(_)));
         if let Some(done) = self.done.take() {
             // Fails only if nobody waits any more.
@@ -154,7 +196,7 @@ impl Transfer {
 }
 
 /// The pieces with their addresses, in chunks.
-fn chunks(pieces: &[Piece], local_base: u64, remote_base: u64) -> VecDeque<Vec<(usize, usize, usize)>> {
+fn chunks(pieces: &[Piece], local_base: u64, remote_base: u64) -> VecDeque<Vec<Span>> {
     let mut chunks = VecDeque::new();
     let (mut chunk, mut bytes) = (Vec::new(), 0);
     for piece in pieces {

@@ -1,0 +1,127 @@
+//! Both ends of a link whose bytes such a thread moves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::{Announcement, Engine, HALF, Job, Place, Remote, Token, Worker};
+use crate::model::NodeName;
+use crate::transport::fabric::{Entry, FabricError, Link, Piece, Put};
+use crate::transport::{BoxFuture, MAX_PROBE_BYTES};
+
+/// Where a peer writes, whatever its library, and what it announces by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Target {
+    /// The library's version on that side.
+    pub(crate) version: String,
+    /// Where the arena is in its memory.
+    pub(crate) arena: u64,
+    pub(crate) arena_bytes: u64,
+    /// Where probes go.
+    pub(crate) scratch: u64,
+    pub(crate) token: Token,
+}
+
+/// The sending end.
+pub(crate) struct WorkerLink<E: Engine> {
+    worker: Arc<Worker<E>>,
+    remote: Remote<E>,
+    target: Target,
+    /// What may be the matter where nothing ever ends.
+    skew: Option<String>,
+}
+
+impl<E: Engine> WorkerLink<E> {
+    /// Makes the peer known to the library, which is of `version` here.
+    pub(crate) async fn connect(
+        worker: Arc<Worker<E>>,
+        version: &str,
+        words: E::Words,
+        target: Target,
+        peer: NodeName,
+    ) -> Result<Arc<dyn Link>, FabricError> {
+        let ends = [target.arena.checked_add(target.arena_bytes), target.scratch.checked_add(u64::from(HALF))];
+        if ends.contains(&None) {
+            return Err(FabricError::Protection("a welcome with memory beyond all addresses".to_owned()));
+        }
+        let skew = (target.version != version)
+            .then(|| format!("this side's {} is {version}, the peer's {}", E::NAME, target.version));
+        let remote = worker.know(words, peer).await?;
+        Ok(Arc::new(Self { worker, remote, target, skew }))
+    }
+
+    /// Old and new libraries are known to wait for each other for ever.
+    fn explained(&self, error: FabricError) -> FabricError {
+        match (error, &self.skew) {
+            (FabricError::TimedOut, Some(skew)) => FabricError::Skew(format!("no end in time; {skew}")),
+            (error, _) => error,
+        }
+    }
+}
+
+impl<E: Engine> Link for WorkerLink<E> {
+    fn put<'a>(
+        &'a self,
+        pieces: Vec<Piece>,
+        number: Option<u64>,
+        deadline: Duration,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Put> {
+        Box::pin(async move {
+            let outside =
+                |piece: &&Piece| piece.remote.checked_add(piece.bytes).is_none_or(|end| end > self.target.arena_bytes);
+            if let Some(piece) = pieces.iter().find(outside) {
+                let detail = format!("{} bytes at {} are outside the peer's arena", piece.bytes, piece.remote);
+                return Put { result: Err(FabricError::Protection(detail)), over: true };
+            }
+            let announcement = number.map(|number| Announcement { token: self.target.token, number });
+            let job = Job { pieces, remote_base: self.target.arena, place: Place::Arena, announcement, deadline };
+            let put = self.worker.put(&self.remote, job, cancel.clone()).await;
+            Put { result: put.result.map_err(|error| self.explained(error)), over: put.over }
+        })
+    }
+
+    fn probe(&self, payload_bytes: u32, deadline: Duration) -> BoxFuture<'_, Result<(), FabricError>> {
+        Box::pin(async move {
+            let bytes = payload_bytes.clamp(1, MAX_PROBE_BYTES);
+            let probed = self.worker.probe(&self.remote, bytes, self.target.scratch, deadline).await;
+            probed.map_err(|error| self.explained(error))
+        })
+    }
+}
+
+/// The receiving end, of a library that keeps nobody out.
+pub(crate) struct WorkerEntry<E: Engine> {
+    worker: Arc<Worker<E>>,
+    token: Token,
+}
+
+impl<E: Engine> WorkerEntry<E> {
+    /// Lets a peer announce its puts; the token is for it alone.
+    pub(crate) fn admit(worker: &Arc<Worker<E>>) -> Result<(Arc<Self>, Token), FabricError> {
+        let token = worker.arrivals.admit()?;
+        Ok((Arc::new(Self { worker: Arc::clone(worker), token }), token))
+    }
+}
+
+impl<E: Engine> Drop for WorkerEntry<E> {
+    fn drop(&mut self) {
+        self.worker.arrivals.dismiss(&self.token);
+    }
+}
+
+impl<E: Engine> Entry for WorkerEntry<E> {
+    fn arrived(&self, number: u64) -> BoxFuture<'_, ()> {
+        Box::pin(self.worker.arrived(Announcement { token: self.token, number }))
+    }
+
+    fn close(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            self.worker.arrivals.dismiss(&self.token);
+            // Who has a key keeps it, and what was posted lands.
+            false
+        })
+    }
+}
