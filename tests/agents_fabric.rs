@@ -7,25 +7,19 @@
 #[path = "agents/common.rs"]
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod common;
+#[path = "agents/fabric.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod fabric;
 #[path = "agents/process.rs"]
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod process;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use process::{Process, Setup, Site, request, until};
-use seam::api::{PathLine, TransferReport, TransferRequest, TransferResult};
-use seam::arena::Arena;
-use seam::model::{Extent, LeaseId};
-use tokio::sync::Mutex;
-
-/// Agents measure time: two sites at once would disturb each other.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
-
-/// What is sent at most: all of a prefill host's arena. A decode host has room for two, since one
-/// that was asked in vain counts as used until its next word.
-const LARGE: u64 = 256 << 20;
+use fabric::{Kit, ONE_AT_A_TIME, moved, why};
+use process::{Pace, Setup, Site, request, until};
+use seam::api::{PathLine, TransferResult};
+use seam::model::Extent;
 
 /// A library that moves bytes.
 #[derive(Clone, Copy)]
@@ -116,86 +110,21 @@ of! {
     "ucx" ucx UCX;
 }
 
-fn pattern(bytes: u64) -> Vec<u8> {
-    (0..bytes).map(|at| (at % 251) as u8).collect()
-}
-
-fn arena(site: &Site, node: &str) -> Arena {
-    let bytes = if node.starts_with('d') { 2 * LARGE } else { LARGE };
-    Arena::open(&site.path().join(format!("{node}.arena")), bytes).unwrap()
-}
-
-/// Two decode hosts and a prefill host, all ready.
-async fn start(site: &Site, rail: &str) -> (Vec<Process>, Process) {
+/// What every such library does alike.
+async fn with(mover: Mover, act: impl AsyncFnOnce(Kit<'_>)) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let Some(rail) = mover.rail() else { return };
     let more = "[transfer]\nbudget = \"40s\"\n";
-    let decode = Setup { arena_bytes: 2 * LARGE, rail, ..Setup::DECODE };
-    let hosts = vec![site.start("d0", decode).await, site.start("d1", Setup { first: false, ..decode }).await];
-    let p0 = site.start("p0", Setup { arena_bytes: LARGE, rail, more, ..Setup::PREFILL }).await;
-    p0.settled(2).await;
-    arena(site, "p0").write(0, &pattern(LARGE)).unwrap();
-    (hosts, p0)
-}
-
-/// Why its first attempt failed.
-fn why(report: &TransferReport) -> String {
-    report.attempts[0].error.clone().unwrap_or_default()
-}
-
-async fn moved(p0: &Process, lease: &LeaseId, blocks: Vec<Extent>) -> TransferReport {
-    p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk: None }).await.unwrap()
+    act(Kit { large: 256 << 20, rail: &|_| rail.clone(), more, pace: Pace::USUAL }).await;
 }
 
 async fn scattered_blocks_of_every_size_arrive_as_they_were(mover: Mover) {
-    let _alone = ONE_AT_A_TIME.lock().await;
-    let Some(rail) = mover.rail() else { return };
-    let site = Site::new();
-    let (_hosts, p0) = start(&site, &rail).await;
-    assert!(p0.log().contains("the rail's bytes are moved by a library"), "{}", p0.log());
-    for (count, bytes) in [(1, 1), (3, 4_097), (1_000, 1_001), (64, 512 * 1024), (1, 128 << 20)] {
-        let blocks: Vec<Extent> = (0..count).map(|at| Extent { offset: at * (bytes + 13) + 5, bytes }).collect();
-        let granted = p0.route(&request("batch", count * bytes)).await.unwrap();
-        let lease = granted.lease.clone().unwrap_or_else(|| panic!("{granted:?}"));
-        let report = moved(&p0, &lease.id, blocks.clone()).await;
-        assert_eq!(report.result, TransferResult::Delivered, "{count} of {bytes}: {report:?}");
-        let source = pattern(LARGE);
-        let sent: Vec<u8> = blocks
-            .iter()
-            .flat_map(|block| &source[block.offset as usize..(block.offset + block.bytes) as usize])
-            .copied()
-            .collect();
-        let hash = arena(&site, lease.id.node.as_str()).hash(&lease.extents, count * bytes).unwrap();
-        assert_eq!(hash, *blake3::hash(&sent).as_bytes(), "{count} of {bytes}");
-        p0.client.delete::<seam::api::Done>(&format!("/v1/leases/{}", lease.id)).await.unwrap();
-    }
+    let cases = [(1, 1), (3, 4_097), (1_000, 1_001), (64, 512 * 1024), (1, 128 << 20)];
+    with(mover, async |kit| kit.scattered_blocks_arrive_as_they_were(&cases).await).await;
 }
 
 async fn a_transfer_whose_host_is_killed_fails_over(mover: Mover) {
-    let _alone = ONE_AT_A_TIME.lock().await;
-    let Some(rail) = mover.rail() else { return };
-    let site = Site::new();
-    let (mut hosts, p0) = start(&site, &rail).await;
-    let granted = p0.route(&request("batch", LARGE)).await.unwrap().lease.unwrap();
-    let (lease, landing) = (granted.id, granted.extents[0].offset);
-    let victim = usize::from(lease.node.as_str() == "d1");
-    let begun = Instant::now();
-    let kill = async {
-        let (arena, sent) = (arena(&site, lease.node.as_str()), pattern(1_000));
-        until("bytes land", async || {
-            let mut head = [0; 1_000];
-            arena.read_into(landing, &mut head).unwrap();
-            head[..] == sent[..]
-        })
-        .await;
-        let killed = begun.elapsed();
-        hosts[victim].kill();
-        killed
-    };
-    let (report, killed) = tokio::join!(moved(&p0, &lease, vec![Extent { offset: 0, bytes: LARGE }]), kill);
-    assert_eq!((report.result, report.attempts.len()), (TransferResult::Delivered, 2), "{report:?}");
-    assert_eq!(report.attempts[0].result, TransferResult::Failed);
-    let (killed_ms, failed_ms) = (killed.as_millis(), report.attempts[0].elapsed_ms);
-    println!("killed after {killed_ms} ms, failed after {failed_ms} ms: {}", why(&report));
-    assert_eq!(report.hash.as_deref(), Some(blake3::hash(&pattern(LARGE)).to_hex().as_str()));
+    with(mover, async |kit| kit.a_transfer_whose_host_is_killed_fails_over().await).await;
 }
 
 async fn a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails(mover: Mover) {

@@ -180,6 +180,7 @@ fn each_rule_refuses_its_violation() {
         ),
         (edit("[[rails]]\nname = \"r0\"\nbind = \"127.0.0.1:7982\"", ""), "rails: found none"),
         (with("[[rails]]\nname = \"r0\"\nbind = \"127.0.0.1:0\"\n"), "rails[1].name: found r0 a second time"),
+        #[cfg(not(feature = "verbs"))]
         (
             with("[[rails]]\nname = \"r1\"\nbind = \"127.0.0.1:0\"\nbackend = \"verbs\"\n"),
             "rails[1].backend: verbs is not available in this build",

@@ -11,6 +11,9 @@ mod leaks;
 mod memory;
 #[path = "transport_suite/proxy.rs"]
 mod proxy;
+#[cfg(feature = "verbs")]
+#[path = "transport_suite/verbs.rs"]
+mod verbs_only;
 #[path = "transport_suite/world.rs"]
 mod world;
 

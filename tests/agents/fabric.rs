@@ -35,7 +35,7 @@ pub(crate) fn why(report: &TransferReport) -> String {
 }
 
 pub(crate) async fn moved(p0: &Process, lease: &LeaseId, blocks: Vec<Extent>) -> TransferReport {
-    p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks }).await.unwrap()
+    p0.client.post("/v1/transfers", &TransferRequest { lease: lease.clone(), blocks, chunk: None }).await.unwrap()
 }
 
 impl Kit<'_> {

@@ -169,6 +169,7 @@ impl World {
             #[cfg(feature = "verbs")]
             Kind::Verbs => {
                 let started = seam::transport::verbs::Verbs::start(&verbs(node), true, Arc::clone(&arena));
+                fabric_rail(bind, &identity, Arc::new(started.unwrap()), &arena, landing)
             }
             #[cfg(feature = "ucx")]
             Kind::Ucx | Kind::OldUcx => {

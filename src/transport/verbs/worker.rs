@@ -29,7 +29,7 @@ const MAX_PAIRS: usize = 4_096;
 /// Commands carried out in one turn: completions want theirs.
 const COMMANDS_AT_ONCE: usize = 64;
 /// Bytes of one write at most: few enough that puts take turns.
-const MAX_WRITE_BYTES: u64 = 512 * 1024;
+const MAX_WRITE_BYTES: u64 = 256 * 1024;
 /// Places that one write is gathered from at most.
 const MAX_PLACES: usize = 16;
 /// Receives that wait for announcements: many times what comes between two looks.
@@ -38,9 +38,11 @@ const RECEIVES: u32 = 256;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// A device must hold so many requests in a queue.
 pub(super) const MIN_REQUESTS: u32 = if RECEIVES > MAX_WRITES { RECEIVES } else { MAX_WRITES };
-/// A peer that is gone is known to be after 7 times 67 ms, about half a second; never again and again for ever,
-/// which 7 retries mean to some devices. A peer whose receives are used up is waited for a quarter of a second.
-const PATIENCE: Patience = Patience { timeout: 14, retries: 6, receive_retries: 6, receive_pause: 24 };
+/// A peer that is gone is known to be after 5 times 134 ms, two thirds of a second; never again and again for ever,
+/// which 7 retries mean to some devices. Not sooner: where a host stands still for a moment packets are sent again, and
+/// Soft-RoCE of Linux 6.1 begins a message anew in its middle then, which its own far end takes for an invalid request.
+/// A peer whose receives are used up is waited for a quarter of a second.
+const PATIENCE: Patience = Patience { timeout: 15, retries: 4, receive_retries: 6, receive_pause: 24 };
 
 /// What there is to know once everything is registered.
 #[derive(Clone, Debug)]
