@@ -51,12 +51,12 @@ coded!(
         SlowerTokens = "slower_tokens",
         /// Its host granted a lease too, and its quote promised a later end.
         SlowerQuote = "slower_quote",
-        /// Nothing, but its backend comes later in the configuration of the source's rails.
-        LaterBackend = "later_backend",
         /// Nothing: the hash that breaks ties put it behind.
         TieHash = "tie_hash",
         /// Nothing: it only comes later in the list.
         LaterInList = "later_in_list",
+        /// Nothing, but its backend comes later in the configuration of the source's rails.
+        LaterBackend = "later_backend",
     }
 );
 
