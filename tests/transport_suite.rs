@@ -368,14 +368,14 @@ async fn many_operations_at_once_share_one_connection_for_probes_and_one_for_bul
 async fn a_probe_or_an_address_that_cannot_be_is_a_local_fault(world: World) {
     let (p, d) = (world.node("p", 1), world.node("d", 1));
     assert!(matches!(p.probe(&d.peer, 16 * 1024 * 1024 + 1).await, Err(PathError::Local(_))));
-    let nowhere = Peer { address: "rack 7".to_owned(), ..d.peer };
+    let nowhere = Peer { address: "rack 7".to_owned(), ..d.peer.clone() };
     assert!(matches!(p.probe(&nowhere, 1).await, Err(PathError::Local(detail)) if detail.contains("rack 7")));
 }
 
 async fn a_peer_of_another_name_is_refused(world: World) {
     let (p, d) = (world.node("p", MIB), world.node("d", MIB));
     d.ledger.grant(lease(1), "p", &[extent(0, 100)]);
-    let pretended = Peer { node: name("e"), ..d.peer };
+    let pretended = Peer { node: name("e"), ..d.peer.clone() };
     let words = refusal(p.probe(&pretended, 64).await);
     assert!(words.contains("this is d, expected e"), "{words}");
     refusal(p.write(&pretended, lease(1), &[extent(0, 100)]).await);

@@ -209,6 +209,21 @@ pub(crate) struct Node {
     pub(crate) held: Held,
 }
 
+/// A library's thread that still runs when the process ends would run into the library's own end.
+#[cfg(any(feature = "nixl", feature = "ucx"))]
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.rail.is_none() {
+            let backend = Arc::clone(&self.backend);
+            let close = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(backend.close());
+            };
+            std::thread::spawn(close).join().unwrap();
+        }
+    }
+}
+
 impl Node {
     /// Its rail over QUIC.
     pub(crate) fn quic(&self) -> &QuicRail {

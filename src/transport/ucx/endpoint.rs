@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI8, Ordering};
+use std::time::{Duration, Instant};
 
 use super::api::{
     AM_SEND_EAGER, CLOSE_FORCE, EP_ADDRESS, EP_ERROR_HANDLER, EP_ERROR_MODE, EP_TRANSPORTS, ERROR_MODE_PEER, EpAttr,
@@ -12,10 +13,12 @@ use super::api::{
 use super::objects::{ANNOUNCES, Request, Ucp};
 use super::transports::{Chosen, printed};
 use crate::transport::fabric::FabricError;
-use crate::transport::worker::{Announcement, Place, Span};
+use crate::transport::worker::{Announcement, Place, Progress, Span};
 
 /// Transports of one endpoint that are asked for at most.
 const MAX_TRANSPORTS: usize = 32;
+/// How long an endpoint is flushed at most before it is closed.
+const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
 /// An endpoint with keys to the peer's memory.
 pub(super) struct Endpoint {
@@ -29,6 +32,8 @@ pub(super) struct Endpoint {
 /// An endpoint that is being closed, with what must outlive it.
 pub(super) struct Closing {
     endpoint: Endpoint,
+    /// What comes before its closing, and until when at most.
+    flush: Option<(Request, Instant)>,
     request: *mut c_void,
 }
 
@@ -180,32 +185,58 @@ impl Endpoint {
         }
     }
 
-    /// Begins to close it. Whatever is under way on it ends, with an error. None of one that does not
-    /// close: what it uses is kept for ever, as the library may use it.
-    pub(super) fn close(self) -> Option<Closing> {
-        let param = RequestParam { mask: OP_FLAGS, flags: CLOSE_FORCE, ..RequestParam::NONE };
-        // SAFETY: the endpoint is open and used no more: only this value has it.
-        let closed = unsafe { (self.ucp.api.ep_close_nbx)(self.handle, &raw const param) };
-        match said(closed) {
-            Said::UnderWay(request) => Some(Closing { endpoint: self, request }),
-            Said::Done => Some(Closing { endpoint: self, request: ptr::null_mut() }),
-            Said::Failed(status) => {
-                tracing::warn!(error = self.ucp.api.words(status), "UCX does not close an endpoint");
-                std::mem::forget(self);
-                None
-            }
-        }
+    /// Begins to close it. It is flushed first: UCX 1.13 aborts the peer's process if a connection ends
+    /// before the peer's answer to its beginning is out.
+    pub(super) fn close(self) -> Closing {
+        let flush = self.flush().unwrap_or_else(|_| Request::new(&self.ucp, "nothing"));
+        Closing { endpoint: self, flush: Some((flush, Instant::now() + FLUSH_LIMIT)), request: ptr::null_mut() }
     }
 }
 
+/// How the closing of an endpoint stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closed {
+    NotYet,
+    Yes,
+    /// It does not close: what it uses must be kept for ever, as the library may use it.
+    Never,
+}
+
 impl Closing {
-    /// Whether it is closed. To be asked until it is.
-    pub(super) fn is_over(&mut self) -> bool {
+    /// Takes it further, until it is closed.
+    pub(super) fn step(&mut self) -> Closed {
+        if let Some((request, until)) = &mut self.flush {
+            if matches!(request.progress(), Progress::UnderWay) && Instant::now() < *until {
+                return Closed::NotYet;
+            }
+            self.flush = None;
+            return self.begin();
+        }
+        self.wait()
+    }
+
+    /// Closes it. Whatever is under way on it ends, with an error.
+    fn begin(&mut self) -> Closed {
+        let Endpoint { ucp, handle, .. } = &self.endpoint;
+        let param = RequestParam { mask: OP_FLAGS, flags: CLOSE_FORCE, ..RequestParam::NONE };
+        // SAFETY: the endpoint is open and used no more: only this value has it, and comes here once.
+        match said(unsafe { (ucp.api.ep_close_nbx)(*handle, &raw const param) }) {
+            Said::UnderWay(request) => self.request = request,
+            Said::Done => {}
+            Said::Failed(status) => {
+                tracing::warn!(error = ucp.api.words(status), "UCX does not close an endpoint");
+                return Closed::Never;
+            }
+        }
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Closed {
         let ucp = &self.endpoint.ucp;
         if !self.request.is_null() {
             // SAFETY: it is this value's until it is freed.
             if unsafe { (ucp.api.request_check_status)(self.request) } == IN_PROGRESS {
-                return false;
+                return Closed::NotYet;
             }
             // SAFETY: it has ended and is used no more.
             unsafe { (ucp.api.request_free)(self.request) };
@@ -215,7 +246,7 @@ impl Closing {
             // SAFETY: nothing that uses it is under way any more.
             unsafe { (ucp.api.rkey_destroy)(key) };
         }
-        true
+        Closed::Yes
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::UcxConfig;
-use super::endpoint::{Closing, Endpoint};
+use super::endpoint::{Closed, Closing, Endpoint};
 use super::fabric::{Expected, Keys, UcxError};
 use super::objects::{Request, Ucp, asked, sys};
 use super::transports::{Host, doubt, listed};
@@ -16,6 +16,8 @@ use crate::transport::worker::{Announcement, Arrivals, Engine, Memory, Place, Pr
 
 /// How long endpoints may take to close when everything is let go of.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+/// How long connections that peers are just making are looked after before the worker goes.
+const SETTLE: Duration = Duration::from_millis(50);
 
 /// A worker with memory mapped, and its endpoints. Fields are let go of in this order.
 pub(super) struct UcxEngine {
@@ -49,7 +51,18 @@ impl UcxEngine {
     }
 
     fn close(&mut self, peer: u64) {
-        self.closing.extend(self.endpoints.remove(&peer).and_then(Endpoint::close));
+        self.closing.extend(self.endpoints.remove(&peer).map(Endpoint::close));
+    }
+
+    fn close_further(&mut self) {
+        for mut closing in std::mem::take(&mut self.closing) {
+            match closing.step() {
+                Closed::NotYet => self.closing.push(closing),
+                Closed::Yes => {}
+                // With it the worker and its memory, of which it is.
+                Closed::Never => std::mem::forget(closing),
+            }
+        }
     }
 
     /// Says what the library has chosen, and whether that was to be expected.
@@ -76,7 +89,7 @@ impl Engine for UcxEngine {
         let mut endpoint = Endpoint::new(&self.ucp, &keys.address)?;
         let keys = [(Place::Arena, &keys.arena), (Place::Scratch, &keys.scratch)];
         if let Err(error) = keys.into_iter().try_for_each(|(place, key)| endpoint.take(place, key)) {
-            self.closing.extend(endpoint.close());
+            self.closing.push(endpoint.close());
             return Err(error);
         }
         self.report(&endpoint, node);
@@ -113,7 +126,7 @@ impl Engine for UcxEngine {
     fn turn(&mut self, arrivals: &Arrivals, _looks: bool) -> bool {
         let moved = self.ucp.progress();
         self.ucp.announced().into_iter().for_each(|one| arrivals.come(one));
-        self.closing.retain_mut(|closing| !closing.is_over());
+        self.close_further();
         moved
     }
 
@@ -133,14 +146,16 @@ impl Engine for UcxEngine {
 
 impl Drop for UcxEngine {
     fn drop(&mut self) {
-        self.closing.extend(self.endpoints.drain().filter_map(|(_, endpoint)| endpoint.close()));
-        let until = Instant::now() + CLOSE_LIMIT;
-        while !self.closing.is_empty() {
-            self.ucp.progress();
-            self.closing.retain_mut(|closing| !closing.is_over());
-            if Instant::now() >= until {
+        self.closing.extend(self.endpoints.drain().map(|(_, endpoint)| endpoint.close()));
+        let begun = Instant::now();
+        // UCX 1.13 aborts if a worker goes while its answer to a peer's connection is not out.
+        while !self.closing.is_empty() || begun.elapsed() < SETTLE {
+            if !self.ucp.progress() {
+                std::thread::sleep(Self::WAIT);
+            }
+            self.close_further();
+            if begun.elapsed() >= CLOSE_LIMIT && !self.closing.is_empty() {
                 tracing::warn!(left = self.closing.len(), "UCX does not close its endpoints; what they use is kept");
-                // With them the worker and its memory, of which they are.
                 std::mem::forget(std::mem::take(&mut self.closing));
             }
         }
