@@ -70,11 +70,12 @@ pub struct TransferRequest {
 
 /// A part of a transfer's blocks. What is given moves at once; the time until the next chunk comes is
 /// no transfer time, and may be as long as `transfer.lease_ttl`. All chunks together must hold exactly
-/// the bytes that the lease is for.
+/// the bytes that the lease is for. One that is the first and the final at once is a whole transfer, and
+/// may hold fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chunk {
-    /// Counted from 0; each once, in order. The newest may be sent again.
+    /// Counted from 0; each once, in order. The newest may be sent again, as it was.
     pub index: u32,
     /// None comes after it. It may be without blocks.
     #[serde(rename = "final")]

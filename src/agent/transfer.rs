@@ -227,7 +227,11 @@ impl State {
         self.running.insert(id.clone(), (control, Some(reply)));
         let (links, handle) = (self.links.clone(), self.handle.clone());
         tokio::spawn(async move {
-            let result = run::run(&links, moves, stop).await;
+            // In a task of its own: one that panics must be answered, too.
+            let run = tokio::spawn(async move { run::run(&links, moves, stop).await });
+            let panicked =
+                |_| Err(ServiceError::Conflict("the transfer failed inside this agent; see its log".to_owned()));
+            let result = run.await.unwrap_or_else(panicked);
             drop(permit);
             handle.send(Message::Ended(id, Box::new(result)));
         });
@@ -247,10 +251,14 @@ impl State {
         let answer = match self.chunks.get_mut(lease) {
             Some((asked, chunks)) => match chunks.take(chunk, blocks) {
                 Ok(()) if chunk.is_final => {
-                    if let Some((_, waits)) = self.running.get_mut(asked) {
-                        *waits = Some(reply);
+                    if let Some((_, waits)) = self.running.get_mut(asked)
+                        && let Some(before) = waits.replace(reply)
+                    {
+                        let detail =
+                            format!("chunk {} of {lease} was sent again, and that call is answered", chunk.index);
+                        // It may have gone away, which is why it was sent again.
+                        let _ = before.send(Err(ServiceError::Conflict(detail)));
                     }
-                    self.chunks.remove(lease);
                     return;
                 }
                 Ok(()) => Ok(TransferAnswer::Taken(chunks.so_far())),

@@ -27,7 +27,12 @@ pub struct Blocks {
 #[derive(Debug)]
 struct Given {
     extents: Vec<Extent>,
+    bytes: u64,
     whole: bool,
+}
+
+fn sum(extents: &[Extent]) -> u64 {
+    extents.iter().fold(0, |sum, block| sum.saturating_add(block.bytes))
 }
 
 /// Where the blocks come from that are not there yet.
@@ -41,7 +46,7 @@ impl Blocks {
     /// it fails if the feed is dropped before it has given the last.
     #[must_use]
     pub fn coming(bytes: u64, first: Vec<Extent>) -> (Feed, Self) {
-        let (sender, given) = watch::channel(Given { extents: first, whole: false });
+        let (sender, given) = watch::channel(Given { bytes: sum(&first), extents: first, whole: false });
         let waits = Arc::new(Waits::default());
         (Feed { given: sender }, Self { bytes, given, waits: Some(waits) })
     }
@@ -58,6 +63,19 @@ impl Blocks {
         self.given.borrow().extents.clone()
     }
 
+    /// Bytes of those that have come so far.
+    #[must_use]
+    pub fn bytes_so_far(&self) -> u64 {
+        self.given.borrow().bytes
+    }
+
+    /// Tells of every time that a write begins or ends to wait for its source; nothing if all blocks were
+    /// there from the beginning.
+    #[must_use]
+    pub fn waits(&self) -> Option<watch::Receiver<bool>> {
+        self.waits.as_ref().map(|waits| waits.told.subscribe())
+    }
+
     /// How long writes have waited for their source so far.
     #[must_use]
     pub fn waited(&self) -> Duration {
@@ -67,7 +85,7 @@ impl Blocks {
     /// How long one has been waiting for it now, if one is.
     #[must_use]
     pub fn waiting(&self) -> Option<Duration> {
-        self.waits.as_ref()?.lock().since.map(|since| since.elapsed())
+        self.waits.as_ref()?.now()
     }
 
     /// Whether all of them were there from the beginning.
@@ -83,8 +101,8 @@ impl Blocks {
 
 impl From<Vec<Extent>> for Blocks {
     fn from(extents: Vec<Extent>) -> Self {
-        let bytes = extents.iter().fold(0_u64, |sum, block| sum.saturating_add(block.bytes));
-        let (_, given) = watch::channel(Given { extents, whole: true });
+        let bytes = sum(&extents);
+        let (_, given) = watch::channel(Given { extents, bytes, whole: true });
         Self { bytes, given, waits: None }
     }
 }
@@ -94,6 +112,7 @@ impl Feed {
     pub fn give(&self, extents: &[Extent], last: bool) {
         self.given.send_modify(|given| {
             given.extents.extend_from_slice(extents);
+            given.bytes = given.bytes.saturating_add(sum(extents));
             given.whole = last;
         });
     }
@@ -130,7 +149,7 @@ impl Reader {
         let withdrawn = |_| PathError::Local("the rest of what was to be moved was withdrawn".to_owned());
         let given = self.given.wait_for(is_there).await.map_err(withdrawn)?;
         let (extents, last) = (given.extents.get(taken..).unwrap_or_default(), given.whole);
-        let bytes = extents.iter().fold(0_u64, |sum, block| sum.saturating_add(block.bytes));
+        let bytes = sum(extents);
         let run = Run::new(extents, bytes, arena.size()).map_err(|error| PathError::Local(error.to_string()))?;
         let left = self.left.checked_sub(bytes).filter(|left| *left == 0 || !last);
         self.taken = given.extents.len();
@@ -146,14 +165,20 @@ impl Reader {
     }
 }
 
-/// How long something was waited for, by one waiter at a time.
+/// How long something was waited for, by anybody.
 #[derive(Debug, Default)]
-pub(super) struct Waits(Mutex<Waited>);
+pub(super) struct Waits {
+    waited: Mutex<Waited>,
+    /// Whether it is waited for.
+    told: watch::Sender<bool>,
+}
 
 #[derive(Debug, Default)]
 struct Waited {
     before: Duration,
     since: Option<Instant>,
+    /// A write that was stopped may wait on until it hears of that.
+    waiters: usize,
 }
 
 impl Waits {
@@ -162,14 +187,33 @@ impl Waits {
         waited.before + waited.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    fn now(&self) -> Option<Duration> {
+        self.lock().since.map(|since| since.elapsed())
+    }
+
     fn begin(&self) -> Waiting<'_> {
-        self.lock().since = Some(Instant::now());
+        let mut waited = self.lock();
+        waited.waiters += 1;
+        waited.since.get_or_insert_with(Instant::now);
+        drop(waited);
+        let _ = self.told.send_replace(true);
         Waiting(self)
+    }
+
+    fn end(&self) {
+        let mut waited = self.lock();
+        waited.waiters -= 1;
+        if waited.waiters == 0 {
+            let ended = waited.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            waited.before += ended;
+            drop(waited);
+            let _ = self.told.send_replace(false);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waited> {
         // Every change is whole before anything can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,9 +222,7 @@ struct Waiting<'a>(&'a Waits);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut waited = self.0.lock();
-        let ended = waited.since.take().map_or(Duration::ZERO, |since| since.elapsed());
-        waited.before += ended;
+        self.0.end();
     }
 }
 
@@ -242,7 +284,7 @@ impl Deadline {
 
     /// Whether the source is being waited for.
     fn waits(&self) -> bool {
-        self.waits.as_ref().is_some_and(|(waits, _)| waits.lock().since.is_some())
+        self.waits.as_ref().is_some_and(|(waits, _)| waits.now().is_some())
     }
 
     fn waited(&self) -> Duration {
@@ -306,6 +348,21 @@ mod tests {
         let whole = Blocks::from(vec![extent(0, 4), extent(7, 1)]);
         assert_eq!((whole.bytes(), whole.at_once()), (5, true));
         assert_eq!(pieces(whole.read().next(&arena).await.unwrap()), (vec![extent(0, 4), extent(7, 1)], true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_who_wait_at_once_are_one_wait_and_no_time_is_lost_or_counted_twice() {
+        let (_feed, blocks) = Blocks::coming(2, vec![extent(0, 1)]);
+        let (waits, second) = (blocks.waits.clone().unwrap(), Duration::from_secs(1));
+        let old = waits.begin();
+        tokio::time::advance(second).await;
+        let new = waits.begin();
+        drop(old);
+        assert_eq!(blocks.waiting(), Some(second), "the other one waits on");
+        tokio::time::advance(second).await;
+        drop(new);
+        tokio::time::advance(second).await;
+        assert_eq!((blocks.waited(), blocks.waiting()), (second * 2, None));
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ pub(super) struct Chunks {
     kv_bytes: u64,
     feed: Feed,
     /// The newest, which its caller may say again.
-    newest: (u32, Vec<Extent>),
+    newest: (Chunk, Vec<Extent>),
     bytes: u64,
     /// Where each block ends, by where it begins.
     taken: BTreeMap<u64, u64>,
@@ -28,12 +28,13 @@ impl Chunks {
     pub(super) fn begun(lease: LeaseId, kv_bytes: u64, feed: Feed, first: Vec<Extent>) -> Self {
         let taken = first.iter().map(|block| (block.offset, end(block))).collect();
         let bytes = first.iter().map(|block| block.bytes).sum();
-        Self { lease, kv_bytes, feed, newest: (0, first), bytes, taken }
+        let newest = (Chunk { index: 0, is_final: false }, first);
+        Self { lease, kv_bytes, feed, newest, bytes, taken }
     }
 
     /// What there is so far.
     pub(super) fn so_far(&self) -> ChunkTaken {
-        let (lease, index) = (self.lease.clone(), self.newest.0);
+        let (lease, index) = (self.lease.clone(), self.newest.0.index);
         ChunkTaken { lease, index, bytes: self.bytes, kv_bytes: self.kv_bytes }
     }
 
@@ -43,9 +44,15 @@ impl Chunks {
     /// It is another one, or does not fit those before it or the lease. Nothing has changed then.
     pub(super) fn take(&mut self, chunk: Chunk, blocks: Vec<Extent>) -> Result<(), ServiceError> {
         let bad = |field: &'static str, detail: String| Err(ServiceError::BadInput { field, detail });
-        let next = self.newest.0.saturating_add(1);
-        if chunk.index == self.newest.0 && !chunk.is_final && blocks == self.newest.1 {
+        let (newest, next) = (self.newest.0, self.newest.0.index.saturating_add(1));
+        if chunk == newest && blocks == self.newest.1 {
             return Ok(());
+        }
+        if newest.is_final {
+            return bad(
+                "chunk.index",
+                format!("found {}, allowed none: chunk {} was final", chunk.index, newest.index),
+            );
         }
         if chunk.index != next {
             return bad("chunk.index", format!("found {}, allowed {next}: each once, in order", chunk.index));
@@ -68,7 +75,7 @@ impl Chunks {
         self.feed.give(&blocks, chunk.is_final);
         self.taken.extend(blocks.iter().map(|block| (block.offset, end(block))));
         self.bytes = bytes;
-        self.newest = (chunk.index, blocks);
+        self.newest = (chunk, blocks);
         Ok(())
     }
 
@@ -116,6 +123,8 @@ mod tests {
         take(1, false, &[(110, 25)]).unwrap();
         // That it was the last may be known later than the chunk itself.
         take(2, true, &[]).unwrap();
+        take(2, true, &[]).unwrap();
+        assert_eq!(take(3, true, &[]).unwrap_err(), "chunk.index: found 3, allowed none: chunk 2 was final");
         assert_eq!(chunks.so_far(), ChunkTaken { lease, index: 2, bytes: 40, kv_bytes: 40 });
         assert_eq!(blocks.so_far(), extents(&[(100, 10), (50, 5), (110, 25)]));
     }

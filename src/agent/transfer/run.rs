@@ -1,16 +1,17 @@
 //! One transfer: attempt after attempt, wherever the policy says next.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use super::Move;
 use crate::agent::links::Links;
 use crate::agent::policy::Answer;
 use crate::agent::probe::outcome;
-use crate::agent::rails::peer;
+use crate::agent::rails::{Rail, peer};
 use crate::agent::service::ServiceError;
 use crate::api::{TransferAttempt, TransferReport, TransferResult};
 use crate::health::{Sample, SampleKind, SampleOutcome};
@@ -44,7 +45,8 @@ pub(super) async fn run(
     let begun = Instant::now();
     let (id, lease, bytes) = (moves.lease.clone(), moves.lease.clone(), moves.bytes());
     let mut plan = ask(links, move |key| Input::TransferStart { key, lease, bytes }).await??;
-    let source = Source { silence_max: moves.silence_max, blocks: moves.blocks(&plan.lease) };
+    let silence_max = moves.silence_max;
+    let source = Source { silence_max, blocks: moves.blocks(&plan.lease), told_ms: AtomicU64::new(0) };
     let bytes = source.blocks.bytes();
     let mut attempts = Vec::new();
     let report = |plan: &Plan, attempts: Vec<TransferAttempt>, result: TransferResult, hash: Option<[u8; 32]>| {
@@ -97,7 +99,12 @@ pub(super) async fn run(
                 let detail: Arc<str> = error.to_string().into();
                 line.error = Some(detail.to_string());
                 attempts.push(line);
-                match ask(links, move |key| Input::TransferFailed { key, lease, detail }).await? {
+                let next = match ask(links, move |key| Input::TransferFailed { key, lease, detail }).await {
+                    Ok(next) => next,
+                    // It cannot be asked: what was tried is reported all the same.
+                    Err(error) => Err(TransferProblem::Exhausted(error.to_string())),
+                };
+                match next {
                     Ok(next) => plan = next,
                     Err(TransferProblem::Cancelled) => {
                         return Ok(report(&plan, attempts, TransferResult::Cancelled, None));
@@ -121,25 +128,42 @@ struct Source {
     blocks: Blocks,
     /// How long each may take to come.
     silence_max: Duration,
+    /// Milliseconds of waiting that the policy knows of.
+    told_ms: AtomicU64,
 }
 
 impl Source {
-    /// Tells the policy how long it is waited for, which is no transfer time. Ends if it says nothing for too
-    /// long.
-    async fn falls_silent(&self, links: &Links, lease: &LeaseId) {
-        let mut told = self.blocks.waited();
+    /// Counts what is on its way on the rail, and tells the policy how long the source is waited for. Ends if
+    /// that says nothing for too long.
+    async fn attend(&self, links: &Links, lease: &LeaseId, rail: &Rail) {
+        let Some(mut waits) = self.blocks.waits() else {
+            let _on_their_way = rail.sending(self.blocks.bytes());
+            return std::future::pending().await;
+        };
+        let (mut arrived, mut on_its_way) = (0, None);
         loop {
-            sleep(WAITS_TOLD).await;
-            let waited = self.blocks.waited();
-            // The remainder is told with the next.
-            let ms = u64::try_from((waited - told).as_millis()).unwrap_or(u64::MAX);
-            if ms > 0 {
-                told += Duration::from_millis(ms);
-                links.tell_policy(Input::TransferWaited { lease: lease.clone(), ms });
+            let given = self.blocks.bytes_so_far();
+            match self.blocks.waiting() {
+                Some(waiting) if waiting >= self.silence_max => return,
+                // It is waited for once all that it has given has arrived.
+                Some(_) => {
+                    arrived = given;
+                    on_its_way = None;
+                }
+                None => drop(on_its_way.replace(rail.sending(given - arrived))),
             }
-            if self.blocks.waiting().is_some_and(|waiting| waiting >= self.silence_max) {
-                return;
-            }
+            // Fails only if nobody can wait any more.
+            let _ = timeout(WAITS_TOLD, waits.changed()).await;
+            self.tell(links, lease);
+        }
+    }
+
+    /// Tells the policy what was waited for since it was last told: that is no transfer time.
+    fn tell(&self, links: &Links, lease: &LeaseId) {
+        let waited_ms = u64::try_from(self.blocks.waited().as_millis()).unwrap_or(u64::MAX);
+        let ms = waited_ms.saturating_sub(self.told_ms.swap(waited_ms, Ordering::Relaxed));
+        if ms > 0 {
+            links.tell_policy(Input::TransferWaited { lease: lease.clone(), ms });
         }
     }
 }
@@ -165,7 +189,6 @@ async fn attempt(
     let (blocks, bytes) = (source.blocks.clone(), source.blocks.bytes());
     let write = Write { lease: plan.lease.id.clone(), blocks, deadline };
     let shared_before = rail.in_flight_bytes();
-    let sending = rail.sending(bytes);
     let (start, waited_before) = (Instant::now(), source.blocks.waited());
     let to = peer(&plan.path);
     links.path_used(&plan.path.id);
@@ -178,15 +201,15 @@ async fn attempt(
             }
             false => Err(PathError::PeerGone { peer: to.node.clone(), detail: "it left the mesh".to_owned() }),
         },
-        () = source.falls_silent(links, &plan.lease.id) => {
+        () = source.attend(links, &plan.lease.id, rail) => {
             links.metrics.transfer_ended(rail.kind, MoveResult::Local, start.elapsed());
             return Attempt::Silent;
         }
         result = rail.backend.write(&to, write) => result,
     };
-    let spent = || start.elapsed().saturating_sub(source.blocks.waited() - waited_before);
+    source.tell(links, &plan.lease.id);
+    let spent = || start.elapsed().saturating_sub(source.blocks.waited().saturating_sub(waited_before));
     let elapsed = result.as_ref().map_or_else(|_| spent(), |written| written.elapsed);
-    drop(sending);
     links.metrics.transfer_ended(rail.kind, move_result(&result), elapsed);
     if result.is_ok() {
         links.metrics.moved(rail.kind, Direction::Sent, bytes);
