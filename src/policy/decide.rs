@@ -51,6 +51,9 @@ pub struct Candidate {
     pub predicted_ms: Option<f64>,
     /// The host's time per output token over its pool's median, where both are known.
     pub token_time_ratio: Option<f64>,
+    /// How many of the source's rails are configured before the first of its backend: what comes first
+    /// is preferred among equals.
+    pub backend_order: u16,
     /// The path's state is an operator's word.
     pub overridden: bool,
     /// Where the path's degradation is placed, if that can be said.
@@ -74,6 +77,7 @@ impl Candidate {
             capacity_age_ms: None,
             predicted_ms: None,
             token_time_ratio: None,
+            backend_order: 0,
             overridden: false,
             blame: None,
             barred: None,

@@ -206,6 +206,7 @@ fn worse(skipped: Skipped, candidate: &CandidateRecord, best: Option<&CandidateR
             (Some(this), Some(that)) => format!("its quote promised {this:.2} ms > {that:.2} ms"),
             _ => "its quote promised a later end".to_owned(),
         },
+        Skipped::LaterBackend => "as good as the chosen one, whose backend is configured first".to_owned(),
         Skipped::TieHash => "as good as the chosen one, and the tie fell to that".to_owned(),
         Skipped::LaterInList => "as good as the chosen one, and later in the list".to_owned(),
     }

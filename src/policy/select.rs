@@ -11,6 +11,9 @@ use super::rules::{GFS_BAND, HEADROOM_FIRST_UP_TO, Rules, UTILIZATION_BAND, band
 use super::tie;
 use crate::model::{PathState, Profile, coded};
 
+/// The number that breaks ties is a hash of 32 bits, and the order of backends above it.
+const TIES: f64 = 4_294_967_296.0;
+
 /// The most numbers that a rank has.
 pub const MAX_VECTOR: usize = 7;
 
@@ -48,6 +51,8 @@ coded!(
         SlowerTokens = "slower_tokens",
         /// Its host granted a lease too, and its quote promised a later end.
         SlowerQuote = "slower_quote",
+        /// Nothing, but its backend comes later in the configuration of the source's rails.
+        LaterBackend = "later_backend",
         /// Nothing: the hash that breaks ties put it behind.
         TieHash = "tie_hash",
         /// Nothing: it only comes later in the list.
@@ -139,7 +144,8 @@ impl Rank {
                 };
                 let gfs = banded(candidate.health.gfs, GFS_BAND);
                 let slow = mesh.slowness(candidate.token_time_ratio);
-                let tie = f64::from(tie::of_target(tie, &candidate.target));
+                let hash = f64::from(tie::of_target(tie, &candidate.target));
+                let tie = f64::from(candidate.backend_order) * TIES + hash;
                 let (values, len) = match policy {
                     SelectionPolicy::HeadroomFirst => ([healthy, soft, utilization, slow, severity, gfs, tie], 7),
                     SelectionPolicy::HealthFirst => ([severity, gfs, slow, soft, utilization, tie, 0.0], 6),
@@ -159,7 +165,10 @@ impl Rank {
         }
         let pairs = self.vector.values.iter().zip(&chosen.vector.values);
         let differs = pairs.zip(self.policy.keys(self.profile)).find(|((mine, theirs), _)| mine != theirs);
-        differs.map_or(Skipped::LaterInList, |(_, key)| *key)
+        differs.map_or(Skipped::LaterInList, |((mine, theirs), key)| match key {
+            Skipped::TieHash if (mine / TIES).floor() > (theirs / TIES).floor() => Skipped::LaterBackend,
+            key => *key,
+        })
     }
 
     /// Whether only the tie tells this rank from `other`: both are as good, as far as is known.

@@ -5,7 +5,9 @@ mod transfers;
 
 use std::sync::Arc;
 
-use super::record::DecisionRecord;
+use super::decide::Target;
+use super::record::{CandidateRecord, DecisionRecord};
+use super::select::Skipped;
 use super::view::Own;
 use super::*;
 use crate::api::RouteRequest;
@@ -74,6 +76,10 @@ impl Desk {
     }
 
     fn peer(&mut self, host: &str, generation: u64) {
+        self.peer_with(host, generation, vec![rail()]);
+    }
+
+    fn peer_with(&mut self, host: &str, generation: u64, rails: Vec<RailRecord>) {
         let record = NodeRecord {
             node: name(host),
             roles: vec![Role::Decode],
@@ -81,7 +87,7 @@ impl Desk {
             model: None,
             compat: None,
             risk_group: None,
-            rails: vec![rail()],
+            rails,
             certificate: Vec::new(),
         };
         self.step(Input::Peer { generation, record: Arc::new(record) });
@@ -286,6 +292,49 @@ fn older_words_on_headroom_do_not_replace_newer_ones() {
     assert_eq!(answer(&desk.route(1, "a", request("batch")), 1).unwrap().outcome, Outcome::NoAdmissiblePool);
     desk.load("d0", 1, 10, 0);
     assert!(ask_of(&desk.route(2, "b", request("batch"))).is_some());
+}
+
+#[test]
+fn among_equals_the_backend_that_is_configured_first_is_taken_and_another_one_when_it_is_not_as_good() {
+    let rails = |backends: [BackendKind; 2]| {
+        let names = backends.into_iter().zip(["r1", "r2"]);
+        names.map(|(backend, name)| RailRecord { name: name.parse().unwrap(), backend, ..rail() }).collect()
+    };
+    for ours in [[BackendKind::Nixl, BackendKind::Mock], [BackendKind::Mock, BackendKind::Nixl]] {
+        let own = Own { node: name("p0"), rails: rails(ours), model: None, compat: None };
+        let settings = Settings { profile: Profile::Mesh, max_requests: 64, ..settings() };
+        let mut desk = Desk { policy: Policy::new(5, own, settings), now: Now { mono: Mono(1), wall_ms: 1_000 } };
+        for host in ["d0", "d1"] {
+            // What a peer prefers says nothing of what this host does.
+            desk.peer_with(host, 1, rails([BackendKind::Mock, BackendKind::Nixl]));
+        }
+        let mut seen = |desk: &mut Desk, backend: BackendKind, gfs: f64| {
+            for host in ["d0", "d1"] {
+                let rail = if ours[0] == backend { "r1" } else { "r2" };
+                let path: PathId = format!("p0>{host}/{rail}/{backend}").parse().unwrap();
+                let health = PathHealth { gfs, sample_count: 10, p99_latency_ms: 3.0, ..PathHealth::UNKNOWN };
+                desk.step(Input::Report(PathReport { path, version: desk.now.mono.0, age_ms: 0, health }));
+            }
+        };
+        let mut taken = |desk: &mut Desk, at: u64| {
+            let ask = RouteRequest { dry_run: true, ..request("interactive") };
+            let record = answer(&desk.route(at, &format!("r{at}"), ask), at).unwrap();
+            let path = |target: &Target| target.path.clone().unwrap();
+            let chosen = record.chosen.as_ref().unwrap().path.clone().unwrap();
+            let same_host = |candidate: &&CandidateRecord| path(&candidate.target).destination == chosen.destination;
+            let mut others = record.candidates.iter().filter(same_host);
+            let other = others.find(|candidate| path(&candidate.target) != chosen).unwrap();
+            (chosen.backend, other.skipped_reason)
+        };
+        seen(&mut desk, ours[0], 0.01);
+        seen(&mut desk, ours[1], 0.0);
+        for at in 1..20 {
+            assert_eq!(taken(&mut desk, at), (ours[0], Some(Skipped::LaterBackend)));
+        }
+        desk.pass(1);
+        seen(&mut desk, ours[0], 0.12);
+        assert_eq!(taken(&mut desk, 20), (ours[1], Some(Skipped::HigherGfs)));
+    }
 }
 
 #[test]

@@ -351,10 +351,19 @@ impl View {
             risk_group: peer.record.risk_group.clone(),
             predicted_ms: Some(predicted_ms(spec, &health, inbound_bytes.saturating_add(demand.kv_bytes))),
             token_time_ratio: median.zip(token_time_ms).map(|(median, own)| own / median),
+            backend_order: self.backend_order(&spec.id),
             blame: degraded(health.state).then(|| self.blame(&spec.id)).flatten(),
             barred: peer.bar(now, &self.own, demand),
             ..Candidate::new(target.clone(), health, peer.capacity())
         }
+    }
+
+    fn backend_order(&self, path: &PathId) -> u16 {
+        let own = path.source == self.own.node;
+        let theirs = || self.peers.get(&path.source).map_or(&[][..], |peer| peer.record.rails.as_slice());
+        let rails = if own { self.own.rails.as_slice() } else { theirs() };
+        let first = rails.iter().position(|rail| rail.backend == path.backend);
+        u16::try_from(first.unwrap_or_default()).unwrap_or(u16::MAX)
     }
 
     fn blame(&self, path: &PathId) -> Option<Blame> {

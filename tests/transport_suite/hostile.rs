@@ -12,8 +12,16 @@ use seam::transport::Backend as _;
 
 use crate::world::{AMPLE, Kind, Node, World, extent, lease};
 
-/// A member's bare connection: whatever it wants to say on it.
+/// A member's bare connection to a QUIC rail: whatever it wants to say on it.
 async fn bare_connection(identity: &NodeIdentity, to: &Node) -> (quinn::Endpoint, quinn::Connection) {
+    bare_connection_as(b"seam-rail/1", identity, to).await
+}
+
+async fn bare_connection_as(
+    protocol: &[u8],
+    identity: &NodeIdentity,
+    to: &Node,
+) -> (quinn::Endpoint, quinn::Connection) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let cert = CertificateDer::from(identity.certificate_der().to_vec());
     let key = PrivatePkcs8KeyDer::from(identity.private_key_pkcs8().to_vec());
@@ -24,7 +32,7 @@ async fn bare_connection(identity: &NodeIdentity, to: &Node) -> (quinn::Endpoint
         .with_custom_certificate_verifier(Arc::new(AnyServer))
         .with_client_auth_cert(vec![cert], key.into())
         .unwrap();
-    tls.alpn_protocols = vec![b"seam-rail/1".to_vec()];
+    tls.alpn_protocols = vec![protocol.to_vec()];
     let config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
     let endpoint = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let connection = endpoint.connect_with(config, to.addr, "d").unwrap().await.unwrap();
@@ -167,4 +175,30 @@ impl ServerCertVerifier for AnyServer {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![SignatureScheme::ED25519]
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_gets_no_more_sessions_of_a_fabric_than_it_can_need() {
+    let world = World::new(Kind::Memory);
+    let d = world.node("d", 1_000);
+    let (_endpoint, connection) = bare_connection_as(b"seam-fabric/1", &world.identity("x"), &d).await;
+    let (mut streams, mut refusals) = (Vec::new(), Vec::new());
+    for _ in 0..12 {
+        let (mut out, mut back) = connection.open_bi().await.unwrap();
+        // A hello with an empty greeting.
+        out.write_all(&[3, 0, 0, 0, 1, 0, 0]).await.unwrap();
+        let mut length = [0; 4];
+        back.read_exact(&mut length).await.unwrap();
+        let mut answer = vec![0; u32::from_le_bytes(length) as usize];
+        back.read_exact(&mut answer).await.unwrap();
+        match answer[1] {
+            0 => streams.push((out, back)),
+            _ => refusals.push(String::from_utf8_lossy(&answer[3..]).into_owned()),
+        }
+    }
+    assert_eq!((streams.len(), refusals.len()), (8, 4), "{refusals:?}");
+    assert!(refusals.iter().all(|words| words == "x has 8 sessions open, no more are allowed"), "{refusals:?}");
+    assert_eq!(d.refusals("refused"), 4);
+    // Others have their own.
+    world.node("p", 1_000).probe(&d.peer, 64).await.unwrap();
 }

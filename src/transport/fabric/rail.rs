@@ -23,6 +23,8 @@ use crate::transport::{Backend, BoxFuture, Landing, PathError, Peer, Write, Writ
 const MAX_LINKS: usize = 1_024;
 /// Sessions of peers at once; one more is refused.
 pub(super) const MAX_SESSIONS: usize = 1_024;
+/// Of them of one peer, which needs one, and another while it has not noticed that the first is over.
+pub(super) const MAX_PEER_SESSIONS: usize = 8;
 /// How long [`Backend::close`] waits for what it ended.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 

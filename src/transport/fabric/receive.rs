@@ -1,5 +1,6 @@
 //! The receiving side: sessions of peers, and what they put into leases.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::rail::{MAX_SESSIONS, Shared};
+use super::rail::{MAX_PEER_SESSIONS, MAX_SESSIONS, Shared};
 use super::wire::{Done, Outcome, Reply, Request, cut};
 use super::{Entry, MAX_GREETING, Welcome};
 use crate::arena::Run;
@@ -76,8 +77,10 @@ async fn session(shared: &Shared, peer: &NodeName, greeting: Vec<u8>, out: &mut 
         count(&shared.counters.refused);
         answer(peer, out, &Reply::Refused(cut(&words))).await;
     };
-    if shared.sessions().len() >= MAX_SESSIONS {
-        return refused(out, format!("{MAX_SESSIONS} sessions are open")).await;
+    // Before a library has any work with it, and once more when it has done that.
+    let room = full(&shared.sessions(), peer);
+    if let Some(words) = room {
+        return refused(out, words).await;
     }
     let (welcome, entry) = match shared.fabric.welcome(peer, greeting).await {
         Ok(Welcome { words, entry }) if words.len() <= MAX_GREETING => (words, entry),
@@ -88,7 +91,18 @@ async fn session(shared: &Shared, peer: &NodeName, greeting: Vec<u8>, out: &mut 
     };
     let number = shared.number();
     let session = Arc::new(Session { peer: peer.clone(), entry, over: CancellationToken::new() });
-    shared.sessions().insert(number, Arc::clone(&session));
+    let room = {
+        let mut sessions = shared.sessions();
+        let room = full(&sessions, peer);
+        if room.is_none() {
+            sessions.insert(number, Arc::clone(&session));
+        }
+        room
+    };
+    if let Some(words) = room {
+        session.entry.close().await;
+        return refused(out, words).await;
+    }
     let welcomed = timeout(TALK_LIMIT, say(peer, out, &Reply::Welcome { session: number, welcome })).await;
     if matches!(welcomed, Ok(Ok(()))) {
         // The peer says nothing more: whatever comes is the end.
@@ -98,6 +112,16 @@ async fn session(shared: &Shared, peer: &NodeName, greeting: Vec<u8>, out: &mut 
     session.over.cancel();
     session.entry.close().await;
     let _ = out.reset(CODE_ANSWERED);
+}
+
+/// Why there is no room for one more session of a peer.
+fn full(sessions: &HashMap<u64, Arc<Session>>, peer: &NodeName) -> Option<String> {
+    let of_peer = sessions.values().filter(|session| session.peer == *peer).count();
+    match (sessions.len(), of_peer) {
+        (MAX_SESSIONS.., _) => Some(format!("{MAX_SESSIONS} sessions are open, no more are allowed")),
+        (_, MAX_PEER_SESSIONS..) => Some(format!("{peer} has {of_peer} sessions open, no more are allowed")),
+        _ => None,
+    }
 }
 
 /// A write that a peer wants to make.
