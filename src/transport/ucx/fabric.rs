@@ -145,7 +145,40 @@ impl Opening for UcxOpening {
         Box::pin(async move {
             let words: Words = codec::decode(&welcome)
                 .map_err(|error| FabricError::Skew(format!("a welcome that UCX's peer did not write: {error}")))?;
+            let theirs = &words.target.version;
+            if !are_alike(&self.version, theirs) {
+                let detail = format!(
+                    "this side's UCX is {}, the peer's {theirs}; allowed are two of the same minor version",
+                    self.version
+                );
+                return Err(FabricError::Skew(detail));
+            }
             WorkerLink::connect(self.worker, &self.version, words.keys, words.target, self.peer).await
         })
+    }
+}
+
+/// Whether two versions may be connected. Two that do not understand each other find out too late: 1.13
+/// aborts its process when 1.23 connects to it.
+fn are_alike(ours: &str, theirs: &str) -> bool {
+    fn minor(version: &str) -> Option<(&str, &str)> {
+        let mut parts = version.split('.');
+        Some((parts.next()?, parts.next()?))
+    }
+    minor(ours).is_some_and(|ours| Some(ours) == minor(theirs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_versions_of_one_minor_are_connected() {
+        assert!(are_alike("1.13.1", "1.13.0") && are_alike("1.23.0", "1.23.0"));
+        for (ours, theirs) in
+            [("1.13.1", "1.23.0"), ("1.23.0", "1.13.1"), ("1.1.0", "1.13.0"), ("1.13.1", ""), ("", "")]
+        {
+            assert!(!are_alike(ours, theirs), "{ours}, {theirs}");
+        }
     }
 }
