@@ -19,7 +19,9 @@ use process::{Pace, Process, Setup, Site, request, until};
 use seam::api::{PathLine, TransferResult};
 use seam::model::{Extent, PathState};
 
-const MORE: &str = "[transfer]\nbudget = \"40s\"\n";
+/// Emulated machines are slow: nothing of this is about speed.
+const MORE: &str = "[transfer]\nbudget = \"40s\"\n[policy.thresholds]\nlatency_degraded_ms = 50\nlatency_restricted_ms = 150\n\
+    latency_quarantine_ms = 400\njitter_degraded_ms = 20\njitter_restricted_ms = 80\n";
 
 /// The devices, sender and receiver of each rail.
 fn devices() -> Option<Vec<(String, String)>> {
@@ -153,7 +155,7 @@ async fn a_host_that_has_no_library_or_no_device_says_so_and_goes_on_with_its_ot
     let unknown = "backend = \"verbs\"\n[rails.verbs]\ndevice = \"nosuch0\"\n";
     let other = "[[rails]]\nname = \"r1\"\nbackend = \"quic\"\nbind = \"127.0.0.1:0\"";
     let d0 = site.start("d0", Setup { rail: &format!("{nowhere}{other}"), pace, ..Setup::DECODE }).await;
-    let p0 = site.start("p0", Setup { rail: &format!("{unknown}{other}"), pace, ..Setup::PREFILL }).await;
+    let p0 = site.start("p0", Setup { rail: &format!("{unknown}{other}"), pace, more: MORE, ..Setup::PREFILL }).await;
     p0.settled(1).await;
     let log = d0.log();
     assert!(log.contains("/nowhere/libibverbs.so.1: ") && log.contains("install it with its drivers"), "{log}");

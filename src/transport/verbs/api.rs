@@ -4,6 +4,7 @@
 //! it would tie the program to the library: it would not start on a host that has none. So they are called
 //! by what the loader finds, and a query whose inline form falls back to one of them is made here.
 
+use std::error::Error as _;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
@@ -42,7 +43,7 @@ macro_rules! functions {
                 let failed = |detail| (path.display().to_string(), detail);
                 // SAFETY: the library's initialisers run. It is the system's, or the one that the operator
                 // named, and is trusted like any other part of the program.
-                let library = unsafe { Library::new(&path) }.map_err(|error| failed(error.to_string()))?;
+                let library = unsafe { Library::new(&path) }.map_err(|error| failed(said(&error)))?;
                 Ok(Self {
                     $($name: {
                         let symbol = concat!("ibv_", stringify!($name));
@@ -55,6 +56,11 @@ macro_rules! functions {
             }
         }
     };
+}
+
+/// The loader's own words, which the error has as its source.
+fn said(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 functions! {
