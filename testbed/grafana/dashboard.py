@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes seam.json, the dashboard: `testbed/grafana/dashboard.py > testbed/grafana/seam.json`.
 
-Its rows are the questions of whoever is called at night, in their order. A panel that counts what
-seldom happens says 0 rather than nothing. Only the standard library.
+Its rows are the questions of whoever is called at night, in their order. A panel of what seldom
+happens says what it means that it has no data. Only the standard library.
 """
 
 import json
@@ -16,13 +16,13 @@ ROWS = [
         ("timeseries", "GFS of every node", [("max by (node, perspective) (seam_node_gfs)", "{{node}} as {{perspective}}")],
          {"max": 1}),
         ("timeseries", "Members by state", [("sum by (state) (seam_members)", "{{state}}")], {}),
-        ("table", "Alerts", [('ALERTS{alertstate="firing"} or vector(0)', "")], {}),
+        ("table", "Alerts", [('ALERTS{alertstate="firing"}', "")], {"none": "none fires"}),
         ("table", "What runs", [("sum by (node, version, profile) (seam_build_info)", "")], {}),
     ]),
     ("Which paths are not, since when, whose fault?", [
         ("heatline", "Severity of every path", [("seam:path_severity:max", "{{node}} to {{peer}} {{rail}}")], {}),
         ("table", "Gray for how many seconds",
-         [('time() - ALERTS_FOR_STATE{alertname=~"SeamPathGray|SeamPathQuarantined"} or vector(0)', "")], {}),
+         [('time() - ALERTS_FOR_STATE{alertname=~"SeamPathGray|SeamPathQuarantined"}', "")], {"none": "none is gray"}),
         ("timeseries", "Share of a source's paths that are gray: the fault is its own if all are",
          [("seam:source_gray:ratio", "{{node}}")], {"unit": "percentunit", "max": 1}),
         ("timeseries", "Share of a destination's paths that are gray: its own if all are, else it lies between",
@@ -34,15 +34,15 @@ ROWS = [
         ("timeseries", "Drops of every path", [("seam_path_drop_ratio", "{{node}} to {{peer}} {{rail}}")],
          {"unit": "percentunit"}),
         ("timeseries", "Bandwidth that paths achieve of what is expected",
-         [("seam_path_bandwidth_ratio or vector(1)", "{{node}} to {{peer}} {{rail}}")], {"unit": "percentunit"}),
+         [("seam_path_bandwidth_ratio", "{{node}} to {{peer}} {{rail}}")], {"unit": "percentunit", "none": "not measured"}),
         ("timeseries", "Changes of state",
-         [("sum by (from, to) (increase(seam_state_transitions_total[1m])) or vector(0)", "{{from}} to {{to}}")], {}),
+         [("sum by (from, to) (increase(seam_state_transitions_total[1m]))", "{{from}} to {{to}}")], {"none": "0"}),
     ]),
     ("What did policy do about it, per class?", [
         ("timeseries", "Decisions by class and outcome", [("seam:decisions:rate1m", "{{workload}} {{outcome}}")],
          {"unit": "reqps"}),
         ("timeseries", "Why candidates were refused",
-         [("seam:rejections:rate1m or vector(0)", "{{workload}} {{code}}")], {"unit": "reqps"}),
+         [("seam:rejections:rate1m", "{{workload}} {{code}}")], {"unit": "reqps", "none": "0"}),
         ("timeseries", "Share of a pool's paths that are excluded",
          [("max by (node, pool) (seam_excluded_fraction)", "{{pool}} for {{node}}")], {"unit": "percentunit", "max": 1}),
         ("timeseries", "Paths by state", [("sum by (state) (seam_paths)", "{{state}}")], {}),
@@ -72,31 +72,34 @@ ROWS = [
          [("histogram_quantile(0.99, sum by (node, le) (rate(seam_probe_seconds_bucket[1m])))", "{{node}}")], {"unit": "s"}),
         ("timeseries", "Probes by result", [("sum by (result) (rate(seam_probes_total[1m]))", "{{result}}")], {"unit": "reqps"}),
         ("timeseries", "Bytes of bulk probes",
-         [("sum by (node) (rate(seam_bulk_probe_bytes_total[1m])) or vector(0)", "{{node}}")], {"unit": "Bps"}),
+         [("sum by (node) (rate(seam_bulk_probe_bytes_total[1m]))", "{{node}}")], {"unit": "Bps", "none": "0"}),
     ]),
     ("Can these numbers be trusted?", [
         ("timeseries", "How late each host itself is", [("max by (node) (seam_node_late_ratio)", "{{node}}")],
          {"unit": "percentunit", "max": 1}),
-        ("timeseries", "Frozen: too late to judge", [("max by (node) (seam_node_frozen) or vector(0)", "{{node}}")], {"max": 1}),
+        ("timeseries", "Frozen: too late to judge", [("max by (node) (seam_node_frozen)", "{{node}}")], {"max": 1, "none": "0"}),
         ("timeseries", "Samples not used",
-         [("sum by (node, reason) (rate(seam_samples_discarded_total[1m])) or vector(0)", "{{node}} {{reason}}")], {}),
+         [("sum by (node, reason) (rate(seam_samples_discarded_total[1m]))", "{{node}} {{reason}}")], {"none": "0"}),
         ("timeseries", "Age of the oldest record", [("max by (node, kind) (seam_record_age_seconds)", "{{node}} {{kind}}")],
          {"unit": "s"}),
         ("timeseries", "Records held", [("max by (kind) (seam_records)", "{{kind}}")], {}),
         ("timeseries", "Bytes of gossip",
          [("sum by (direction, kind) (rate(seam_gossip_bytes_total[1m]))", "{{direction}} {{kind}}")], {"unit": "Bps"}),
         ("timeseries", "Refused by the mesh and by rails",
-         [("sum by (node, reason) (increase(seam_mesh_refused_total[1m])) or vector(0)", "mesh {{node}} {{reason}}"),
-          ("sum by (node, reason) (increase(seam_rail_refused_total[1m])) or vector(0)", "rail {{node}} {{reason}}")], {}),
+         [("sum by (node, reason) (increase(seam_mesh_refused_total[1m]))", "mesh {{node}} {{reason}}"),
+          ("sum by (node, reason) (increase(seam_rail_refused_total[1m]))", "rail {{node}} {{reason}}")], {"none": "0"}),
+        ("timeseries", "Errors of RDMA devices and ports",
+         [("sum by (node, rail, counter) (increase(seam_rail_device_errors_total[1m]))", "{{node}} {{rail}} {{counter}}")],
+         {"none": "0"}),
         ("timeseries", "Turned away by queues",
-         [("sum by (node, queue) (increase(seam_queue_dropped_total[1m])) or vector(0)", "{{node}} {{queue}}")], {}),
+         [("sum by (node, queue) (increase(seam_queue_dropped_total[1m]))", "{{node}} {{queue}}")], {"none": "0"}),
         ("timeseries", "Journal, bytes", [("sum by (node) (rate(seam_journal_bytes_total[1m]))", "{{node}}")], {"unit": "Bps"}),
         ("timeseries", "Journal, gaps", [("sum by (node) (seam_journal_gaps_total)", "{{node}}")], {}),
         ("timeseries", "Configuration read anew",
-         [("sum by (node, result) (seam_config_reloads_total) or vector(0)", "{{node}} {{result}}")], {}),
+         [("sum by (node, result) (seam_config_reloads_total)", "{{node}} {{result}}")], {"none": "0"}),
         ("timeseries", "Different configurations", [("count by (config_hash) (seam_config_info)", "{{config_hash}}")], {}),
         ("timeseries", "Paths without series of their own",
-         [("sum by (node) (rate(seam_path_series_omitted_total[1m])) or vector(0)", "{{node}}")], {}),
+         [("sum by (node) (rate(seam_path_series_omitted_total[1m]))", "{{node}}")], {"none": "0"}),
     ]),
 ]
 
@@ -110,6 +113,8 @@ def panel(kind, title, queries, look):
     defaults = {"unit": look.get("unit", "short"), "min": 0}
     if "max" in look:
         defaults["max"] = look["max"]
+    if "none" in look:
+        defaults["noValue"] = look["none"]
     steps = SEVERITY if kind == "heatline" else [(None, "green"), (look["red"], "red")] if "red" in look else []
     if steps:
         defaults["thresholds"] = {"mode": "absolute", "steps": [{"value": at, "color": colour} for at, colour in steps]}
