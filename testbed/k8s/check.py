@@ -4,6 +4,7 @@ Run by testbed/k8s/check, with PyYAML, and the agent that is to read them.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 AGENT = sys.argv[1]
 
 with open(f"{HERE}/seam.yaml", encoding="utf-8") as file:
-    objects = list(yaml.safe_load_all(file))
+    text = file.read()
+objects = list(yaml.safe_load_all(text))
+# What the commands at its head make, in the words of the file.
+made = set(re.findall(r"^#   kubectl -n seam create secret generic (\S+)", text, re.M))
 with open(f"{HERE}/podmonitor.yaml", encoding="utf-8") as file:
     monitor = yaml.safe_load(file)
 
@@ -22,9 +26,11 @@ wrong = []
 of_kind = {}
 for one in objects:
     of_kind.setdefault(one["kind"], []).append(one)
-for kind in ("DaemonSet", "Service", "ConfigMap", "Secret", "NetworkPolicy"):
+for kind in ("DaemonSet", "Service", "ConfigMap", "NetworkPolicy"):
     if kind not in of_kind:
         wrong.append(f"no {kind}")
+if "Secret" in of_kind:
+    wrong.append("a Secret lies in the file: everyone who applies it would have the same one")
 config = of_kind["ConfigMap"][0]["data"]
 
 for daemons in of_kind["DaemonSet"]:
@@ -35,6 +41,8 @@ for daemons in of_kind["DaemonSet"]:
     if not spec["securityContext"].get("runAsNonRoot"):
         wrong.append(f"{name}: may run as root")
     volumes = {volume["name"] for volume in spec["volumes"]}
+    wrong += [f"{name}: nothing makes the secret {volume['secret']['secretName']}"
+              for volume in spec["volumes"] if "secret" in volume and volume["secret"]["secretName"] not in made]
     for container in spec["initContainers"] + spec["containers"]:
         confined = container["securityContext"]
         if confined["allowPrivilegeEscalation"] or not confined["readOnlyRootFilesystem"]:
