@@ -80,6 +80,17 @@ pub struct Put {
     pub over: bool,
 }
 
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+impl Put {
+    /// The refusal of pieces that are not all within a peer's arena of so many bytes; none if they are.
+    pub(crate) fn outside(pieces: &[Piece], arena_bytes: u64) -> Option<Self> {
+        let is_outside = |piece: &&Piece| piece.remote.checked_add(piece.bytes).is_none_or(|end| end > arena_bytes);
+        let piece = pieces.iter().find(is_outside)?;
+        let detail = format!("{} bytes at {} are outside the peer's arena", piece.bytes, piece.remote);
+        Some(Self { result: Err(FabricError::Protection(detail)), over: true })
+    }
+}
+
 /// A library, with this host's arena registered in it.
 pub trait Fabric: Send + Sync + 'static {
     /// Its name and version, for people.

@@ -186,11 +186,8 @@ impl Link for VerbsLink {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Put> {
         Box::pin(async move {
-            let outside =
-                |piece: &&Piece| piece.remote.checked_add(piece.bytes).is_none_or(|end| end > self.arena.bytes);
-            if let Some(piece) = pieces.iter().find(outside) {
-                let detail = format!("{} bytes at {} are outside the peer's arena", piece.bytes, piece.remote);
-                return Put { result: Err(FabricError::Protection(detail)), over: true };
+            if let Some(refused) = Put::outside(&pieces, self.arena.bytes) {
+                return refused;
             }
             let ends = [(self.ready.arena.address, self.ready.arena_key), (self.arena.address, self.arena.key)];
             self.carry(pieces, ends, number.map(announced), deadline, cancel).await

@@ -74,11 +74,8 @@ impl<E: Engine> Link for WorkerLink<E> {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Put> {
         Box::pin(async move {
-            let outside =
-                |piece: &&Piece| piece.remote.checked_add(piece.bytes).is_none_or(|end| end > self.target.arena_bytes);
-            if let Some(piece) = pieces.iter().find(outside) {
-                let detail = format!("{} bytes at {} are outside the peer's arena", piece.bytes, piece.remote);
-                return Put { result: Err(FabricError::Protection(detail)), over: true };
+            if let Some(refused) = Put::outside(&pieces, self.target.arena_bytes) {
+                return refused;
             }
             let announcement = number.map(|number| Announcement { token: self.target.token, number });
             let job = Job { pieces, remote_base: self.target.arena, place: Place::Arena, announcement, deadline };
