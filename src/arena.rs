@@ -13,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use memmap2::{MmapOptions, MmapRaw};
+use serde::{Deserialize, Serialize};
 
 use crate::model::Extent;
 pub use run::{BadExtents, Run};
@@ -61,6 +62,18 @@ pub struct OutOfArena {
     pub bytes: u64,
     /// How many the arena has.
     pub size: u64,
+}
+
+/// What memory bytes are in, as transports must be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Segment {
+    /// The host's.
+    Dram,
+    /// That of one of its GPUs.
+    Vram {
+        /// Its number on that host.
+        device: u32,
+    },
 }
 
 /// A mapped arena.
@@ -134,6 +147,12 @@ impl Arena {
     #[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
     pub(crate) fn address(&self) -> usize {
         self.map.as_ptr() as usize
+    }
+
+    /// What memory it is in: host memory, until an engine can hand over a GPU's.
+    #[must_use]
+    pub fn segment(&self) -> Segment {
+        Segment::Dram
     }
 
     /// Copies the bytes at `offset` into `buffer`.

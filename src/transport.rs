@@ -5,6 +5,8 @@
 //! side's [`Landing`] has confirmed for that lease. Over QUIC the receiving side sees to that; a library
 //! that writes into its memory by itself trusts every member with it.
 
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+mod bell;
 mod blocks;
 mod dial;
 pub mod fabric;

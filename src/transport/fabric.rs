@@ -18,6 +18,8 @@
 //! against it. Where it cannot, a lease whose sender has not said that its put is over is reported
 //! unfinished, and kept fenced until it is safe.
 
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+mod arrivals;
 mod rail;
 mod receive;
 #[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
@@ -32,6 +34,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::BoxFuture;
 use crate::model::NodeName;
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+pub(super) use arrivals::Arrivals;
 pub use rail::FabricRail;
 
 /// The longest greeting or welcome, in bytes.

@@ -15,6 +15,8 @@ mod device;
 #[cfg(feature = "verbs")]
 mod fabric;
 #[cfg(feature = "verbs")]
+mod inside;
+#[cfg(feature = "verbs")]
 mod pair;
 #[cfg(any(test, feature = "verbs"))]
 mod plan;

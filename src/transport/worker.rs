@@ -1,44 +1,35 @@
 //! The thread that owns a library's objects, for libraries that are not to be called from two
 //! threads: commands go in, puts are taken further chunk by chunk, and announcements come out.
 
-mod arrivals;
-mod bell;
+mod inside;
 mod link;
+mod members;
 mod put;
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
 
+use memmap2::MmapRaw;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::fabric::scratch::{self, HALF};
+use super::bell::{Bell, wait};
+use super::fabric::scratch;
 use super::fabric::{FabricError, Put};
-use crate::arena::Arena;
+use crate::arena::{Arena, Segment};
 use crate::model::NodeName;
-pub(super) use arrivals::{Announcement, Arrivals, Token};
-use bell::Bell;
-pub(super) use bell::wait;
+use inside::Inside;
 pub(super) use link::{Target, WorkerEntry, WorkerLink};
-use put::{Job, Step, Transfer};
+pub(super) use members::{Announcement, Members, Token};
+use put::Job;
 
-/// Memory for probes, in bytes.
-const SCRATCH: usize = 2 * HALF as usize;
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
-/// Puts under way at once; one more is refused.
-const MAX_TRANSFERS: usize = 4_096;
-/// Chunks that were given up and have not ended, at most; the oldest are let go of.
-const MAX_LEFT: usize = 4_096;
-/// Looks in a row before the thread sleeps between two.
-const BUSY_LOOKS: u32 = 64;
-/// How long the library is looked after once nothing is under way any more.
-const LINGER: Duration = Duration::from_millis(100);
 
 /// How a request stands.
 pub(super) enum Progress {
@@ -53,6 +44,22 @@ pub(super) enum Place {
     Arena,
     /// Probes go from one half of the scratch memory to the other.
     Scratch,
+}
+
+/// What bytes are written between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) place: Place,
+    pub(super) from: Segment,
+    pub(super) to: Segment,
+}
+
+/// Memory that is registered: where it is, and how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) segment: Segment,
+    pub(super) address: usize,
+    pub(super) bytes: usize,
 }
 
 /// Where bytes are, where they go, and how many: addresses.
@@ -85,15 +92,16 @@ pub(super) trait Engine: Sized + 'static {
     /// Forgets a peer and its connections. Nothing to it is under way any more.
     fn forget(&mut self, peer: &Self::Peer);
 
-    /// What is under way to this peer did not come to its end in time.
+    /// Something to this peer did not come to its end in time, and nothing else is under way to it.
     fn give_up(&mut self, _peer: &Self::Peer) {}
 
-    /// Begins to write spans into a peer's memory.
+    /// Begins to write spans into a peer's memory. An error says that nothing was begun: what fails later is a
+    /// request that has failed.
     ///
     /// # Safety
     /// Local addresses must be within this host's memory of that place, which stays until the engine
     /// is dropped.
-    unsafe fn post(&mut self, peer: &Self::Peer, place: Place, spans: &[Span]) -> Result<Self::Request, FabricError>;
+    unsafe fn post(&mut self, peer: &Self::Peer, ends: Ends, spans: &[Span]) -> Result<Self::Request, FabricError>;
 
     /// How it stands.
     fn progress(&self, request: &mut Self::Request) -> Progress;
@@ -111,7 +119,7 @@ pub(super) trait Engine: Sized + 'static {
 
     /// Takes the library a step further, and hands on what was announced here. `looks`: somebody waits
     /// for that. Whether something has moved.
-    fn turn(&mut self, arrivals: &Arrivals, looks: bool) -> bool;
+    fn turn(&mut self, members: &Members, looks: bool) -> bool;
 
     /// Whether something of its own has not ended.
     fn is_busy(&self) -> bool {
@@ -120,7 +128,7 @@ pub(super) trait Engine: Sized + 'static {
 
     /// Sleeps until the bell rings or the time is over, or until there is something to do.
     fn rest(&mut self, bell: BorrowedFd<'_>, limit: Option<Duration>) {
-        wait(&[bell], limit);
+        wait([bell], limit);
     }
 }
 
@@ -132,22 +140,24 @@ pub(super) struct ThreadError(String);
 /// What is registered in a library; stays where it is as long as this value.
 pub(super) struct Memory {
     arena: Arc<Arena>,
-    scratch: Box<[u8]>,
+    scratch: MmapRaw,
 }
 
 impl Memory {
-    /// Address and length of a place.
-    pub(super) fn region(&self, place: Place) -> (usize, usize) {
+    pub(super) fn region(&self, place: Place) -> Region {
+        let Self { arena, scratch } = self;
         match place {
             // The whole arena is mapped, so its size is one of memory.
-            Place::Arena => (self.arena.address(), self.arena.size() as usize),
-            Place::Scratch => (self.scratch.as_ptr() as usize, SCRATCH),
+            Place::Arena => Region { segment: arena.segment(), address: arena.address(), bytes: arena.size() as usize },
+            Place::Scratch => {
+                Region { segment: Segment::Dram, address: scratch.as_mut_ptr() as usize, bytes: scratch.len() }
+            }
         }
     }
 
     /// Where peers' probes go.
     pub(super) fn probed(&self) -> u64 {
-        (self.scratch.as_ptr() as usize + HALF as usize) as u64
+        self.scratch.as_mut_ptr() as u64 + u64::from(scratch::HALF)
     }
 }
 
@@ -156,7 +166,15 @@ struct Remote<E: Engine>(Arc<Known<E>>);
 
 struct Known<E: Engine> {
     peer: E::Peer,
+    /// It can be spoken to no more.
+    over: Arc<AtomicBool>,
     line: Arc<Line<E>>,
+}
+
+impl<E: Engine> Remote<E> {
+    fn is_over(&self) -> bool {
+        self.0.over.load(Ordering::Relaxed)
+    }
 }
 
 impl<E: Engine> Drop for Known<E> {
@@ -166,9 +184,12 @@ impl<E: Engine> Drop for Known<E> {
     }
 }
 
+/// Takes a peer that is known now, and what says when it can be spoken to no more.
+type Answer<E> = oneshot::Sender<Result<(<E as Engine>::Peer, Arc<AtomicBool>), FabricError>>;
+
 enum Command<E: Engine> {
     /// A peer's words, and who that must be.
-    Know(E::Words, NodeName, oneshot::Sender<Result<E::Peer, FabricError>>),
+    Know(E::Words, NodeName, Answer<E>),
     Forget(E::Peer),
     Put(E::Peer, Job, CancellationToken, oneshot::Sender<Put>),
     Close(oneshot::Sender<()>),
@@ -206,7 +227,7 @@ fn ended<E: Engine>() -> FabricError {
 /// The thread, seen from outside.
 pub(super) struct Worker<E: Engine> {
     line: Arc<Line<E>>,
-    arrivals: Arc<Arrivals>,
+    members: Arc<Members>,
 }
 
 impl<E: Engine> Worker<E> {
@@ -217,13 +238,17 @@ impl<E: Engine> Worker<E> {
     ) -> Result<(Self, K), X> {
         let (commands, received) = sync_channel(MAX_WAITING);
         let bell = Arc::new(Bell::new().map_err(|error| ThreadError(error.to_string()))?);
-        let arrivals = Arc::new(Arrivals::default());
+        let members = Arc::new(Members::default());
         let (ready, started) = std::sync::mpsc::channel();
-        let (inner_bell, shared) = (Arc::clone(&bell), Arc::clone(&arrivals));
+        let (inner_bell, shared) = (Arc::clone(&bell), Arc::clone(&members));
         let run = move || {
-            let memory = Rc::new(Memory { arena, scratch: vec![0; SCRATCH].into_boxed_slice() });
-            match make(&memory) {
-                Ok((engine, known)) => {
+            let scratch = scratch::map().map_err(|error| ThreadError(format!("memory for probes: {error}")));
+            let made = scratch.map_err(X::from).and_then(|scratch| {
+                let memory = Rc::new(Memory { arena, scratch });
+                Ok((make(&memory)?, memory))
+            });
+            match made {
+                Ok(((engine, known), memory)) => {
                     // Fails only if the caller is gone; then the channel of commands is, too.
                     let _ = ready.send(Ok(known));
                     Inside::new(engine, memory, shared).run(&received, &inner_bell);
@@ -237,15 +262,15 @@ impl<E: Engine> Worker<E> {
             .map_err(|error| ThreadError(error.to_string()))?;
         let ended = |_| ThreadError(format!("the thread for {} has ended", E::NAME));
         let known = started.recv().map_err(ended)??;
-        Ok((Self { line: Arc::new(Line { commands: Some(commands), bell }), arrivals }, known))
+        Ok((Self { line: Arc::new(Line { commands: Some(commands), bell }), members }, known))
     }
 
     /// Makes a peer known.
     async fn know(&self, words: E::Words, node: NodeName) -> Result<Remote<E>, FabricError> {
         let (answer, answered) = oneshot::channel();
         self.line.tell(Command::Know(words, node, answer))?;
-        let peer = answered.await.unwrap_or_else(|_| Err(ended::<E>()))?;
-        Ok(Remote(Arc::new(Known { peer, line: Arc::clone(&self.line) })))
+        let (peer, over) = answered.await.unwrap_or_else(|_| Err(ended::<E>()))?;
+        Ok(Remote(Arc::new(Known { peer, over, line: Arc::clone(&self.line) })))
     }
 
     async fn put(&self, remote: &Remote<E>, job: Job, cancel: CancellationToken) -> Put {
@@ -260,7 +285,7 @@ impl<E: Engine> Worker<E> {
     async fn probe(&self, remote: &Remote<E>, bytes: u32, scratch: u64, deadline: Duration) -> Result<(), FabricError> {
         let job = Job {
             pieces: scratch::pieces(bytes),
-            remote_base: scratch,
+            remote: (Segment::Dram, scratch),
             place: Place::Scratch,
             announcement: None,
             deadline,
@@ -271,196 +296,11 @@ impl<E: Engine> Worker<E> {
         self.put(remote, job, cancel).await.result
     }
 
-    /// Waits for an announcement.
-    async fn arrived(&self, announcement: Announcement) {
-        self.arrivals.arrived(announcement, || self.line.bell.ring()).await;
-    }
-
     /// Lets everything go.
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.line.tell(Command::Close(done)).is_ok() {
             let _ = closed.await;
         }
-    }
-}
-
-/// Says when the thread ends by a panic: every call fails from then on.
-struct Watched(&'static str);
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!("the thread for {} panicked: its rail moves nothing until the agent is restarted", self.0);
-        }
-    }
-}
-
-/// The thread, seen from inside. Fields are let go of in this order.
-struct Inside<E: Engine> {
-    transfers: Vec<Transfer<E>>,
-    /// What was given up and has not ended: whose it is, too.
-    left: Vec<(E::Peer, E::Request)>,
-    /// Until when the library is looked after though nothing is under way: what it was told to announce may
-    /// still be on its way out.
-    lingers: Option<Instant>,
-    engine: E,
-    /// How many use each peer, and whether it has failed them.
-    known: HashMap<E::Peer, (usize, bool)>,
-    memory: Rc<Memory>,
-    arrivals: Arc<Arrivals>,
-}
-
-impl<E: Engine> Inside<E> {
-    fn new(engine: E, memory: Rc<Memory>, arrivals: Arc<Arrivals>) -> Self {
-        let (transfers, left, known) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { transfers, left, lingers: None, engine, known, memory, arrivals }
-    }
-
-    fn run(mut self, commands: &Receiver<Command<E>>, bell: &Bell) {
-        let _said_when_dropped = Watched(E::NAME);
-        let mut idle_looks = 0;
-        let closed = loop {
-            // Before the looks: what rings after this is seen by the next turn.
-            bell.hush();
-            let mut moved = match self.obey(commands) {
-                Ok(moved) => moved,
-                Err(closed) => break closed,
-            };
-            moved |= self.step();
-            moved |= self.look();
-            idle_looks = if moved { 0 } else { idle_looks + 1 };
-            let waits =
-                self.arrivals.are_awaited() || self.lingers.is_some() || !self.left.is_empty() || self.engine.is_busy();
-            if moved || !self.transfers.is_empty() && idle_looks < BUSY_LOOKS {
-                continue;
-            }
-            let limit = match (self.transfers.is_empty(), waits) {
-                (false, _) => Some(E::NAP),
-                (true, true) => Some(E::WAIT),
-                (true, false) => None,
-            };
-            self.engine.rest(bell.as_fd(), limit);
-        };
-        drop(self);
-        if let Some(done) = closed {
-            // Fails only if nobody waits.
-            let _ = done.send(());
-        }
-    }
-
-    /// Does what was asked for; the error is the end, and who waits for it.
-    fn obey(&mut self, commands: &Receiver<Command<E>>) -> Result<bool, Option<oneshot::Sender<()>>> {
-        // No more than fit at once: what is under way wants its turn, too.
-        for taken in 0..MAX_WAITING {
-            match commands.try_recv() {
-                Ok(Command::Close(done)) => return Err(Some(done)),
-                Ok(command) => self.take(command),
-                Err(TryRecvError::Empty) => return Ok(taken > 0),
-                Err(TryRecvError::Disconnected) => return Err(None),
-            }
-        }
-        Ok(true)
-    }
-
-    fn take(&mut self, command: Command<E>) {
-        match command {
-            Command::Know(words, node, answer) => {
-                let known = self.know(&words, &node);
-                // Nobody waits any more: nobody will let go of it either.
-                if let Err(Ok(peer)) = answer.send(known) {
-                    self.forget(&peer);
-                }
-            }
-            Command::Forget(peer) => self.forget(&peer),
-            Command::Put(peer, job, cancel, done) => {
-                if self.transfers.len() >= MAX_TRANSFERS {
-                    let error = FabricError::Local(format!("{MAX_TRANSFERS} puts are under way"));
-                    // Fails only if nobody waits.
-                    let _ = done.send(Put { result: Err(error), over: true });
-                    return;
-                }
-                self.transfers.push(Transfer::new(peer, job, &self.memory, cancel, done));
-            }
-            Command::Close(_) => {}
-        }
-    }
-
-    fn know(&mut self, words: &E::Words, node: &NodeName) -> Result<E::Peer, FabricError> {
-        let peer = self.engine.know(words, node, |peer| self.known.contains_key(peer))?;
-        let is_used = self.is_used(&peer);
-        let (users, failed) = self.known.entry(peer.clone()).or_default();
-        if *failed && !is_used {
-            // Its connections are of no use: it is made known anew.
-            *failed = false;
-            self.engine.forget(&peer);
-            self.engine.know(words, node, |_| true)?;
-        }
-        *users += 1;
-        Ok(peer)
-    }
-
-    fn forget(&mut self, peer: &E::Peer) {
-        if let Some((users, _)) = self.known.get_mut(peer) {
-            *users = users.saturating_sub(1);
-        }
-        self.forget_unused();
-    }
-
-    /// Forgets peers that nobody uses any more. What is under way needs the library's idea of its peer.
-    fn forget_unused(&mut self) {
-        let unused = self.known.iter().filter(|(peer, (users, _))| *users == 0 && !self.is_used(peer));
-        let unused: Vec<E::Peer> = unused.map(|(peer, _)| peer.clone()).collect();
-        for peer in unused {
-            self.known.remove(&peer);
-            self.engine.forget(&peer);
-        }
-    }
-
-    fn is_used(&self, peer: &E::Peer) -> bool {
-        self.transfers.iter().any(|transfer| transfer.peer == *peer) || self.left.iter().any(|(whose, _)| whose == peer)
-    }
-
-    /// Takes every transfer a step further.
-    fn step(&mut self) -> bool {
-        let (engine, known, left, mut moved) = (&mut self.engine, &mut self.known, &mut self.left, false);
-        let (mut ended, lingers) = (false, &mut self.lingers);
-        left.retain_mut(|(_, request)| {
-            let under_way = matches!(engine.progress(request), Progress::UnderWay);
-            ended |= !under_way;
-            under_way
-        });
-        self.transfers.retain_mut(|transfer| match transfer.step(engine) {
-            Step::Waits => true,
-            Step::Moved => {
-                moved = true;
-                true
-            }
-            Step::Ended { peer_gone, left: under_way } => {
-                (moved, ended) = (true, true);
-                *lingers = Some(Instant::now() + LINGER);
-                if !under_way.is_empty() {
-                    engine.give_up(&transfer.peer);
-                }
-                left.extend(under_way.into_iter().map(|request| (transfer.peer.clone(), request)));
-                if let Some((_, failed)) = known.get_mut(&transfer.peer) {
-                    *failed |= peer_gone;
-                }
-                false
-            }
-        });
-        if ended {
-            let beyond = self.left.len().saturating_sub(MAX_LEFT);
-            self.left.drain(..beyond);
-            self.forget_unused();
-        }
-        moved
-    }
-
-    /// Looks after the library, and for announcements if anybody waits for one.
-    fn look(&mut self) -> bool {
-        self.lingers.take_if(|until| Instant::now() >= *until);
-        let looks = self.arrivals.are_awaited() || self.lingers.is_some();
-        self.engine.turn(&self.arrivals, looks)
     }
 }

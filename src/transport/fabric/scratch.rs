@@ -1,9 +1,18 @@
 //! Memory for probes: one half is read, the other written by peers.
 
+use std::io;
+
+use memmap2::{MmapOptions, MmapRaw};
+
 use super::Piece;
 
 /// One half, in bytes.
 pub(crate) const HALF: u32 = 1024 * 1024;
+
+/// Both halves. No reference into them ever exists: peers write whenever they like.
+pub(crate) fn map() -> io::Result<MmapRaw> {
+    MmapOptions::new().len(2 * HALF as usize).map_anon().map(MmapRaw::from)
+}
 
 /// The pieces of a probe, each from one half to the other's beginning.
 pub(crate) fn pieces(bytes: u32) -> Vec<Piece> {

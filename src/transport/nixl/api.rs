@@ -14,8 +14,9 @@ pub(super) const SUCCESS: Status = 0;
 pub(super) const IN_PROGRESS: Status = 1;
 pub(super) const INVALID_PARAM: Status = -1;
 pub(super) const INVALID_STATE: Status = -3;
-/// Host memory.
+/// Kinds of memory.
 pub(super) const DRAM: c_int = 0;
+pub(super) const VRAM: c_int = 1;
 pub(super) const WRITE: c_int = 1;
 
 /// How an agent is made.

@@ -11,11 +11,11 @@ use super::library::{Found, LibraryError};
 use super::objects::{Agent, Registered, Request};
 use crate::model::NodeName;
 use crate::transport::fabric::FabricError;
-use crate::transport::worker::{Announcement, Arrivals, Engine, Memory, Place, Progress, Span};
+use crate::transport::worker::{Announcement, Ends, Engine, Members, Memory, Place, Progress, Span};
 
 /// An agent with memory registered. Fields are let go of in this order.
 pub(super) struct NixlEngine {
-    _registered: Registered,
+    _registered: [Registered; 2],
     agent: Rc<Agent>,
 }
 
@@ -35,9 +35,11 @@ impl NixlEngine {
         let unusable = |detail| LibraryError::Unusable { path: found.path.clone(), detail };
         let api = Rc::new(Api::load(&found.path).map_err(unusable)?);
         let agent = Rc::new(Agent::new(api, &name, receives, config)?);
-        let regions = [memory.region(Place::Arena), memory.region(Place::Scratch)];
-        // SAFETY: memory stays until after the engine is dropped.
-        let registered = unsafe { Registered::new(&agent, &regions)? };
+        let register = |place| {
+            // SAFETY: memory stays until after the engine is dropped.
+            unsafe { Registered::new(&agent, memory.region(place)) }
+        };
+        let registered = [register(Place::Arena)?, register(Place::Scratch)?];
         let metadata = agent.metadata()?;
         Ok((Self { _registered: registered, agent }, metadata))
     }
@@ -74,9 +76,9 @@ impl Engine for NixlEngine {
         self.agent.forget(peer);
     }
 
-    unsafe fn post(&mut self, peer: &CString, _place: Place, spans: &[Span]) -> Result<Request, FabricError> {
+    unsafe fn post(&mut self, peer: &CString, ends: Ends, spans: &[Span]) -> Result<Request, FabricError> {
         // SAFETY: promised by the caller: that memory is registered as long as this engine.
-        unsafe { Request::post(&self.agent, peer, spans) }
+        unsafe { Request::post(&self.agent, peer, ends, spans) }
     }
 
     fn progress(&self, request: &mut Request) -> Progress {
@@ -92,12 +94,12 @@ impl Engine for NixlEngine {
         self.agent.announce(peer, &announcement.to_bytes()).map(|()| None).map_err(FabricError::PeerGone)
     }
 
-    fn turn(&mut self, arrivals: &Arrivals, looks: bool) -> bool {
+    fn turn(&mut self, members: &Members, looks: bool) -> bool {
         if !looks {
             return false;
         }
         let announced = self.agent.announced();
-        announced.iter().filter_map(|words| Announcement::from_bytes(words)).for_each(|one| arrivals.come(one));
+        announced.iter().filter_map(|words| Announcement::from_bytes(words)).for_each(|one| members.come(one));
         !announced.is_empty()
     }
 }

@@ -61,7 +61,7 @@ pub struct Nixl {
     worker: Arc<Worker<NixlEngine>>,
     version: String,
     metadata: Vec<u8>,
-    arena: (u64, u64),
+    arena: Arc<Arena>,
     scratch: u64,
     receives: bool,
 }
@@ -74,17 +74,16 @@ impl Nixl {
     pub fn start(node: &NodeName, config: &NixlConfig, receives: bool, arena: Arc<Arena>) -> Result<Self, NixlError> {
         let found = find(config.library.as_deref())?;
         let version = found.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
-        let (node, config, place) = (node.clone(), config.clone(), (arena.address() as u64, arena.size()));
-        let (worker, (metadata, scratch)) = Worker::start(arena, move |memory| {
+        let (node, config) = (node.clone(), config.clone());
+        let (worker, (metadata, scratch)) = Worker::start(Arc::clone(&arena), move |memory| {
             let (engine, metadata) = NixlEngine::new(&found, &node, receives, &config, memory)?;
             Ok::<_, NixlError>((engine, (metadata, memory.probed())))
         })?;
-        Ok(Self { worker: Arc::new(worker), version, metadata, arena: place, scratch, receives })
+        Ok(Self { worker: Arc::new(worker), version, metadata, arena, scratch, receives })
     }
 
     fn words(&self, token: Token) -> Result<Vec<u8>, FabricError> {
-        let (arena, arena_bytes) = self.arena;
-        let target = Target { version: self.version.clone(), arena, arena_bytes, scratch: self.scratch, token };
+        let target = Target::of(&self.arena, &self.version, self.scratch, token);
         let words = Words { metadata: self.metadata.clone(), target };
         codec::encode(&words).map_err(|error| FabricError::Local(error.to_string()))
     }

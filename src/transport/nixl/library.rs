@@ -26,7 +26,9 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// It is in none of the places.
-    #[error("no {NAME} in {looked_in}; install NIXL (pip install nixl-cu12) or say where it is")]
+    #[error(
+        "no {NAME} in {looked_in}; install NIXL (pip install nixl-cu12), or say where it is: rails.nixl.library, $NIXL_PREFIX"
+    )]
     Missing {
         /// The places, joined.
         looked_in: String,

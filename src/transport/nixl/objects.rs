@@ -1,17 +1,18 @@
 //! The library's objects, owned: each is let go of when it is dropped, and none outlives what it was
 //! made of. All of them belong to one thread.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::rc::Rc;
 
 use super::NixlConfig;
 use super::api::{
-    AgentConfig, Api, DRAM, Handle, IN_PROGRESS, INVALID_PARAM, INVALID_STATE, SUCCESS, Status, WRITE, words,
+    AgentConfig, Api, DRAM, Handle, IN_PROGRESS, INVALID_PARAM, INVALID_STATE, SUCCESS, Status, VRAM, WRITE, words,
 };
 use super::fabric::NixlError;
+use crate::arena::Segment;
 use crate::transport::fabric::FabricError;
-use crate::transport::worker::{Progress, Span};
+use crate::transport::worker::{Ends, Progress, Region, Span};
 
 /// How long the library's own thread sleeps between two looks, in microseconds.
 const PROGRESS_DELAY_US: u64 = 100;
@@ -36,6 +37,8 @@ pub(super) struct Request {
     handle: Handle,
     local: Handle,
     remote: Handle,
+    /// Why it did not begin as a whole.
+    refused: Option<FabricError>,
 }
 
 /// What a request's status says: what was asked is at fault, or the way to the peer.
@@ -231,23 +234,20 @@ impl Drop for Agent {
 }
 
 impl Registered {
-    /// Registers host memory: address and length.
+    /// Registers memory.
     ///
     /// # Safety
     /// The memory must stay where it is until this value is dropped.
-    pub(super) unsafe fn new(agent: &Rc<Agent>, regions: &[(usize, usize)]) -> Result<Self, NixlError> {
-        let mut list = ptr::null_mut();
+    pub(super) unsafe fn new(agent: &Rc<Agent>, region: Region) -> Result<Self, NixlError> {
+        let (mut list, (kind, device)) = (ptr::null_mut(), kind(region.segment));
         // SAFETY: `list` is where the result goes.
-        check("a list", unsafe { (agent.api.create_reg_dlist)(DRAM, &raw mut list) }).map_err(NixlError::Call)?;
-        let mut result = Ok(());
-        for (address, length) in regions {
-            // SAFETY: the list lives; no metadata is given.
-            let status = unsafe { (agent.api.reg_dlist_add_desc)(list, *address, *length, 0, ptr::null(), 0) };
-            result = result.and_then(|()| check("a region", status));
-        }
+        check("a list", unsafe { (agent.api.create_reg_dlist)(kind, &raw mut list) }).map_err(NixlError::Call)?;
+        let Region { address, bytes, .. } = region;
+        // SAFETY: the list lives; no metadata is given.
+        let added = unsafe { (agent.api.reg_dlist_add_desc)(list, address, bytes, device, ptr::null(), 0) };
         // SAFETY: the caller promises that the memory stays.
         let register = || unsafe { (agent.api.register_mem)(agent.handle, list, agent.options) };
-        let registered = result.and_then(|()| check("its registration of memory", register()));
+        let registered = check("a region", added).and_then(|()| check("its registration of memory", register()));
         if let Err(error) = registered {
             // SAFETY: made above, used no more.
             unsafe { (agent.api.destroy_reg_dlist)(list) };
@@ -273,20 +273,26 @@ impl Request {
     ///
     /// # Safety
     /// Local addresses must be within memory that is registered until the request has ended.
-    pub(super) unsafe fn post(agent: &Rc<Agent>, peer: &CStr, spans: &[Span]) -> Result<Self, FabricError> {
-        let mut request =
-            Self { agent: Rc::clone(agent), handle: ptr::null_mut(), local: ptr::null_mut(), remote: ptr::null_mut() };
+    pub(super) unsafe fn post(agent: &Rc<Agent>, peer: &CStr, ends: Ends, spans: &[Span]) -> Result<Self, FabricError> {
+        let ((from_kind, from_device), (to_kind, to_device)) = (kind(ends.from), kind(ends.to));
+        let mut request = Self {
+            agent: Rc::clone(agent),
+            handle: ptr::null_mut(),
+            local: ptr::null_mut(),
+            remote: ptr::null_mut(),
+            refused: None,
+        };
         let well = |status: Status| if status < SUCCESS { Err(fault(status)) } else { Ok(()) };
         let local = |status: Status| check("a list of pieces", status).map_err(FabricError::Local);
         let api = &agent.api;
         // SAFETY: every handle is made here and owned by `request`, which destroys it; the caller
         // promises that local memory is registered, and remote memory is the library's to check.
         unsafe {
-            local((api.create_xfer_dlist)(DRAM, &raw mut request.local))?;
-            local((api.create_xfer_dlist)(DRAM, &raw mut request.remote))?;
+            local((api.create_xfer_dlist)(from_kind, &raw mut request.local))?;
+            local((api.create_xfer_dlist)(to_kind, &raw mut request.remote))?;
             for (from, to, length) in spans {
-                local((api.xfer_dlist_add_desc)(request.local, *from, *length, 0))?;
-                local((api.xfer_dlist_add_desc)(request.remote, *to, *length, 0))?;
+                local((api.xfer_dlist_add_desc)(request.local, *from, *length, from_device))?;
+                local((api.xfer_dlist_add_desc)(request.remote, *to, *length, to_device))?;
             }
             well((api.create_xfer_req)(
                 agent.handle,
@@ -297,12 +303,17 @@ impl Request {
                 &raw mut request.handle,
                 agent.options,
             ))?;
-            well((api.post_xfer_req)(agent.handle, request.handle, agent.options))?;
+            let posted = (api.post_xfer_req)(agent.handle, request.handle, agent.options);
+            // A part of it may have begun.
+            request.refused = well(posted).err();
         }
         Ok(request)
     }
 
     pub(super) fn progress(&self) -> Progress {
+        if let Some(error) = &self.refused {
+            return Progress::Failed(error.clone());
+        }
         // SAFETY: both live.
         match unsafe { (self.agent.api.get_xfer_status)(self.agent.handle, self.handle) } {
             SUCCESS => Progress::Done,
@@ -328,6 +339,14 @@ impl Drop for Request {
                 }
             }
         }
+    }
+}
+
+/// The library's word for a kind of memory, and the device that it is of.
+fn kind(segment: Segment) -> (c_int, u64) {
+    match segment {
+        Segment::Dram => (DRAM, 0),
+        Segment::Vram { device } => (VRAM, u64::from(device)),
     }
 }
 

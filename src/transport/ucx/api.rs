@@ -19,6 +19,7 @@ pub(super) type StatusPtr = *mut c_void;
 
 pub(super) const OK: Status = 0;
 pub(super) const IN_PROGRESS: Status = 1;
+pub(super) const BUSY: Status = -15;
 /// The last error: pointers from here on are errors.
 const LAST_ERROR: isize = -100;
 
@@ -34,6 +35,9 @@ pub(super) const THREAD_MODE_SINGLE: c_uint = 0;
 pub(super) const MEM_ADDRESS: u64 = 1;
 pub(super) const MEM_LENGTH: u64 = 1 << 1;
 pub(super) const MEM_PROT: u64 = 1 << 3;
+pub(super) const MEM_TYPE: u64 = 1 << 4;
+pub(super) const TYPE_HOST: c_uint = 0;
+pub(super) const TYPE_CUDA: c_uint = 1;
 pub(super) const PROT_LOCAL: c_uint = 1 | 1 << 1;
 pub(super) const PROT_REMOTE_WRITE: c_uint = 1 << 9;
 pub(super) const EP_ADDRESS: u64 = 1;

@@ -17,6 +17,8 @@ use crate::transport::worker::{Announcement, Place, Progress, Span};
 
 /// Transports of one endpoint that are asked for at most.
 const MAX_TRANSPORTS: usize = 32;
+/// Zeros behind what a peer has sent, in bytes.
+const PADDING: usize = 4 * 1024;
 /// How long an endpoint is flushed at most before it is closed.
 const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
@@ -50,6 +52,7 @@ unsafe extern "C" fn failed(argument: *mut c_void, _endpoint: Handle, status: St
 impl Endpoint {
     /// Begins to connect to a worker's address.
     pub(super) fn new(ucp: &Rc<Ucp>, address: &[u8]) -> Result<Self, FabricError> {
+        let address = padded("address", address)?;
         let failure = Box::new(AtomicI8::new(OK));
         let params = EpParams {
             field_mask: EP_ADDRESS | EP_ERROR_MODE | EP_ERROR_HANDLER,
@@ -66,7 +69,8 @@ impl Endpoint {
         };
         let mut handle = ptr::null_mut();
         // SAFETY: the address is read before the call returns, and is believed to be one that a library
-        // has made: it came from a member of the cluster. The handler's argument is kept.
+        // has made: it came from a member of the cluster, and zeros follow it. The handler's argument is
+        // kept.
         let status = unsafe { (ucp.api.ep_create)(ucp.worker, &raw const params, &raw mut handle) };
         if status != OK {
             return Err(ucp.fault("an endpoint", status));
@@ -76,7 +80,7 @@ impl Endpoint {
 
     /// Takes a key to the peer's memory.
     pub(super) fn take(&mut self, place: Place, key: &[u8]) -> Result<(), FabricError> {
-        let mut handle = ptr::null_mut();
+        let (key, mut handle) = (padded("key", key)?, ptr::null_mut());
         // SAFETY: the key is read before the call returns, and believed like the address.
         let status = unsafe { (self.ucp.api.ep_rkey_unpack)(self.handle, key.as_ptr().cast(), &raw mut handle) };
         if status != OK {
@@ -248,6 +252,15 @@ impl Closing {
         }
         Closed::Yes
     }
+}
+
+/// What a peer has sent, followed by zeros: the library is not told where such words end, and of shorter ones than
+/// it expects it reads on.
+fn padded(what: &str, words: &[u8]) -> Result<Vec<u8>, FabricError> {
+    if words.is_empty() {
+        return Err(FabricError::Skew(format!("the peer's {what} is empty")));
+    }
+    Ok([words, &[0; PADDING]].concat())
 }
 
 /// # Safety

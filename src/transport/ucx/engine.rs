@@ -11,8 +11,9 @@ use super::fabric::{Expected, Keys, UcxError};
 use super::objects::{Request, Ucp, asked, sys};
 use super::transports::{Host, doubt, listed};
 use crate::model::NodeName;
+use crate::transport::bell::wait;
 use crate::transport::fabric::FabricError;
-use crate::transport::worker::{Announcement, Arrivals, Engine, Memory, Place, Progress, Span, wait};
+use crate::transport::worker::{Announcement, Ends, Engine, Members, Memory, Place, Progress, Span};
 
 /// How long endpoints may take to close when everything is let go of.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
@@ -106,9 +107,9 @@ impl Engine for UcxEngine {
         self.close(*peer);
     }
 
-    unsafe fn post(&mut self, peer: &u64, place: Place, spans: &[Span]) -> Result<Request, FabricError> {
+    unsafe fn post(&mut self, peer: &u64, ends: Ends, spans: &[Span]) -> Result<Request, FabricError> {
         // SAFETY: promised by the caller: that memory is mapped as long as this engine.
-        unsafe { self.endpoint(*peer)?.post(place, spans) }
+        unsafe { self.endpoint(*peer)?.post(ends.place, spans) }
     }
 
     fn progress(&self, request: &mut Request) -> Progress {
@@ -123,9 +124,9 @@ impl Engine for UcxEngine {
         self.endpoint(*peer)?.announce(announcement).map(Some)
     }
 
-    fn turn(&mut self, arrivals: &Arrivals, _looks: bool) -> bool {
+    fn turn(&mut self, members: &Members, _looks: bool) -> bool {
         let moved = self.ucp.progress();
-        self.ucp.announced().into_iter().for_each(|one| arrivals.come(one));
+        self.ucp.announced().into_iter().for_each(|one| members.come(one));
         self.close_further();
         moved
     }
@@ -135,11 +136,16 @@ impl Engine for UcxEngine {
     }
 
     fn rest(&mut self, bell: BorrowedFd<'_>, limit: Option<Duration>) {
-        match self.ucp.descriptor() {
-            Ok(descriptor) if self.ucp.arm() => wait(&[bell, descriptor], limit),
+        match self.ucp.descriptor().and_then(|descriptor| Ok((descriptor, self.ucp.arm()?))) {
+            Ok((descriptor, true)) => {
+                wait([bell, descriptor], limit);
+            }
             // There is something to do already.
-            Ok(_) => {}
-            Err(_) => wait(&[bell], Some(limit.unwrap_or(Self::WAIT).min(Self::WAIT))),
+            Ok((_, false)) => {}
+            // It wakes nobody: it is looked after.
+            Err(_) => {
+                wait([bell], Some(limit.unwrap_or(Self::WAIT).min(Self::WAIT)));
+            }
         }
     }
 }

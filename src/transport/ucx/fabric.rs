@@ -78,7 +78,7 @@ pub struct Ucx {
     worker: Arc<Worker<UcxEngine>>,
     version: String,
     keys: Keys,
-    arena: (u64, u64),
+    arena: Arc<Arena>,
     scratch: u64,
     receives: bool,
 }
@@ -90,17 +90,16 @@ impl Ucx {
     /// The library, its settings or one of its calls.
     pub fn start(config: &UcxConfig, receives: bool, expected: Expected, arena: Arc<Arena>) -> Result<Self, UcxError> {
         let version = find(config.library.as_deref())?.version;
-        let (config, place) = (config.clone(), (arena.address() as u64, arena.size()));
-        let (worker, (keys, scratch)) = Worker::start(arena, move |memory| {
+        let config = config.clone();
+        let (worker, (keys, scratch)) = Worker::start(Arc::clone(&arena), move |memory| {
             let (engine, keys) = UcxEngine::new(&config, receives, expected, memory)?;
             Ok::<_, UcxError>((engine, (keys, memory.probed())))
         })?;
-        Ok(Self { worker: Arc::new(worker), version, keys, arena: place, scratch, receives })
+        Ok(Self { worker: Arc::new(worker), version, keys, arena, scratch, receives })
     }
 
     fn words(&self, token: Token) -> Result<Vec<u8>, FabricError> {
-        let (arena, arena_bytes) = self.arena;
-        let target = Target { version: self.version.clone(), arena, arena_bytes, scratch: self.scratch, token };
+        let target = Target::of(&self.arena, &self.version, self.scratch, token);
         let words = Words { keys: self.keys.clone(), target };
         codec::encode(&words).map_err(|error| FabricError::Local(error.to_string()))
     }

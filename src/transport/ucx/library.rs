@@ -26,7 +26,9 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// It is not there.
-    #[error("no {NAME} in {looked_in}; install UCX (Debian: libucx0) or say where it is")]
+    #[error(
+        "no {NAME} in {looked_in}; install UCX (Debian: libucx0), or say where it is: rails.ucx.library, ${VARIABLE}"
+    )]
     Missing {
         /// Where it was looked for.
         looked_in: String,
@@ -94,7 +96,8 @@ fn file(named: &Path) -> Result<PathBuf, LibraryError> {
     names.retain(|name| is_one(name));
     // Its proper name before any other.
     names.sort_by_key(|name| (name != NAME, name.clone()));
-    let folder = if named.extension().is_some() { named.parent().unwrap_or(named) } else { named };
+    let is_file = named.file_name().and_then(|name| name.to_str()).is_some_and(is_one);
+    let folder = named.parent().filter(|_| is_file).unwrap_or(named);
     let missing = || LibraryError::Missing { looked_in: folder.display().to_string() };
     names.first().map(|name| named.join(name)).ok_or_else(missing)
 }
@@ -116,8 +119,10 @@ mod tests {
         assert_eq!(file(&wheel), Ok(wheel));
         fs::write(dir.path().join(NAME), "").unwrap();
         assert_eq!(file(dir.path()), Ok(dir.path().join(NAME)));
-        let error = file(Path::new("/nowhere/libucp.so.0")).unwrap_err().to_string();
-        assert!(error.starts_with("no libucp.so.0 in /nowhere;"), "{error}");
+        for (named, folder) in [("/nowhere/libucp.so.0", "/nowhere"), ("/nowhere/ucx-1.13", "/nowhere/ucx-1.13")] {
+            let error = file(Path::new(named)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("no libucp.so.0 in {folder};")), "{error}");
+        }
     }
 
     #[test]

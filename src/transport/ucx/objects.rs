@@ -10,14 +10,16 @@ use std::ptr;
 use std::rc::Rc;
 
 use super::api::{
-    self, AM_ARGUMENT, AM_CALLBACK, AM_ID, AmHandler, Api, FEATURE_AM, FEATURE_RMA, FEATURE_WAKEUP, Handle,
-    IN_PROGRESS, MEM_ADDRESS, MEM_LENGTH, MEM_PROT, MemParams, OK, PARAM_FEATURES, PROT_LOCAL, PROT_REMOTE_WRITE,
-    Params, Said, Status, StatusPtr, THREAD_MODE_SINGLE, WORKER_THREAD_MODE, WorkerParams, said,
+    self, AM_ARGUMENT, AM_CALLBACK, AM_ID, AmHandler, Api, BUSY, FEATURE_AM, FEATURE_RMA, FEATURE_WAKEUP, Handle,
+    IN_PROGRESS, MEM_ADDRESS, MEM_LENGTH, MEM_PROT, MEM_TYPE, MemParams, OK, PARAM_FEATURES, PROT_LOCAL,
+    PROT_REMOTE_WRITE, Params, Said, Status, StatusPtr, THREAD_MODE_SINGLE, TYPE_CUDA, TYPE_HOST, WORKER_THREAD_MODE,
+    WorkerParams, said,
 };
 use super::fabric::UcxError;
 use super::{UcxConfig, library};
+use crate::arena::Segment;
 use crate::transport::fabric::FabricError;
-use crate::transport::worker::{Announcement, Memory, Place, Progress};
+use crate::transport::worker::{Announcement, Memory, Place, Progress, Region};
 
 /// The active message that announces a put.
 pub(super) const ANNOUNCES: u32 = 0x5EA;
@@ -140,14 +142,17 @@ impl Ucp {
     }
 
     fn map(&mut self, place: Place, receives: bool) -> Result<(), UcxError> {
-        let (address, length) = self.memory.region(place);
+        let Region { segment, address, bytes: length } = self.memory.region(place);
         let params = MemParams {
-            field_mask: MEM_ADDRESS | MEM_LENGTH | MEM_PROT,
+            field_mask: MEM_ADDRESS | MEM_LENGTH | MEM_PROT | MEM_TYPE,
             address: address as *mut c_void,
             length,
             flags: 0,
             prot: PROT_LOCAL | if receives { PROT_REMOTE_WRITE } else { 0 },
-            memory_type: 0,
+            memory_type: match segment {
+                Segment::Dram => TYPE_HOST,
+                Segment::Vram { .. } => TYPE_CUDA,
+            },
         };
         let mut mapped = ptr::null_mut();
         // SAFETY: memory stays where it is as long as this value, which unmaps it before.
@@ -201,9 +206,12 @@ impl Ucp {
     }
 
     /// Whether there is nothing to do at this moment.
-    pub(super) fn arm(&self) -> bool {
+    pub(super) fn arm(&self) -> Result<bool, UcxError> {
         // SAFETY: the worker lives.
-        unsafe { (self.api.worker_arm)(self.worker) == OK }
+        match unsafe { (self.api.worker_arm)(self.worker) } {
+            BUSY => Ok(false),
+            status => self.check("its descriptor", status).map(|()| true),
+        }
     }
 
     /// Takes everything a few steps further. Whether anything has moved.

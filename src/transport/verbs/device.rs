@@ -10,8 +10,8 @@ use rdma_sys as sys;
 use rustix::process::{Resource, getrlimit};
 
 use super::api::{Api, AsyncEvent, query_port};
+use super::inside::MIN_REQUESTS;
 use super::sysfs::{self, Chosen, NoPort};
-use super::worker::MIN_REQUESTS;
 use super::{VerbsConfig, words};
 
 /// Local write, without which a device grants no remote write, and remote write.

@@ -1,13 +1,13 @@
 //! Verbs as a fabric.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::pair::{Arrivals, Job, lock};
+use super::pair::Job;
 use super::plan::Plan;
 use super::words::{self, End, Memory};
 use super::worker::{Ready, Worker};
@@ -16,7 +16,7 @@ use crate::arena::Arena;
 use crate::codec;
 use crate::model::NodeName;
 use crate::transport::fabric::scratch::{self, HALF};
-use crate::transport::fabric::{Entry, Fabric, FabricError, Greeting, Link, Opening, Piece, Put, Welcome};
+use crate::transport::fabric::{Arrivals, Entry, Fabric, FabricError, Greeting, Link, Opening, Piece, Put, Welcome};
 use crate::transport::{BoxFuture, MAX_PROBE_BYTES};
 
 /// A port of a device with an arena registered.
@@ -61,7 +61,7 @@ impl Fabric for Verbs {
             }
             let own = self.worker.device.end(0, 0);
             let greeting = words::greeting(&greeting, &own)?;
-            let arrivals = Arc::new(Mutex::new(Arrivals::default()));
+            let arrivals = Arc::new(Arrivals::default());
             let (pair, end) = self.worker.welcome(greeting.end, Arc::clone(&arrivals)).await?;
             let pair = Pair { worker: Arc::clone(&self.worker), number: pair };
             let scratch = half(&self.ready.scratch);
@@ -217,32 +217,13 @@ fn announced(number: u64) -> u32 {
 
 struct VerbsEntry {
     pair: Pair,
-    arrivals: Arc<Mutex<Arrivals>>,
-}
-
-/// Takes the place back when nobody waits any more.
-struct Waiting<'a> {
-    arrivals: &'a Mutex<Arrivals>,
-    number: u32,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        lock(self.arrivals).forget(self.number);
-    }
+    arrivals: Arc<Arrivals>,
 }
 
 impl Entry for VerbsEntry {
     fn arrived(&self, number: u64) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let number = announced(number);
-            let Some(comes) = lock(&self.arrivals).wait(number) else { return };
-            let _no_longer = Waiting { arrivals: &self.arrivals, number };
-            if comes.await.is_err() {
-                // The rail has ended: nothing will come. Whoever waits has a deadline.
-                std::future::pending::<()>().await;
-            }
-        })
+        // Whatever comes wakes the thread by itself.
+        Box::pin(self.arrivals.arrived(u64::from(announced(number)), || {}))
     }
 
     /// Destroys the queue pair. The device takes a packet only for a queue pair that there is, and says that one is

@@ -1,8 +1,8 @@
 //! The two ends of links: puts on their way out, and announcements that come in.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -13,14 +13,12 @@ use super::queue_pair::{Patience, QueuePair, Request};
 use super::status;
 use super::window::Window;
 use super::words::End;
-use crate::transport::fabric::{FabricError, Put};
+use crate::transport::fabric::{Arrivals, FabricError, Put};
 
 /// How long the last writes of a put that was given up may take to end; then the queue pair is stopped.
 const DRAIN: Duration = Duration::from_secs(3);
 /// Completions taken in one turn: others want theirs.
 const AT_ONCE: usize = 256;
-/// Announcements of one peer that came before anybody waited for them, at most; the oldest is forgotten.
-const MAX_EARLY: usize = 1_024;
 
 /// What is to be put.
 pub(super) struct Job {
@@ -223,57 +221,15 @@ impl Transfer {
     }
 }
 
-/// Who waits for which announcement of a peer.
-#[derive(Default)]
-pub(super) struct Arrivals {
-    waiting: HashMap<u32, oneshot::Sender<()>>,
-    early: VecDeque<u32>,
-}
-
-impl Arrivals {
-    /// Waits for one: nothing to wait for if it has come.
-    pub(super) fn wait(&mut self, number: u32) -> Option<oneshot::Receiver<()>> {
-        if let Some(at) = self.early.iter().position(|early| *early == number) {
-            self.early.remove(at);
-            return None;
-        }
-        let (come, comes) = oneshot::channel();
-        self.waiting.insert(number, come);
-        Some(comes)
-    }
-
-    pub(super) fn forget(&mut self, number: u32) {
-        self.waiting.remove(&number);
-    }
-
-    fn come(&mut self, number: u32) {
-        match self.waiting.remove(&number) {
-            // Fails only if whoever waited has just given up.
-            Some(come) => drop(come.send(())),
-            None => {
-                if self.early.len() >= MAX_EARLY {
-                    self.early.pop_front();
-                }
-                self.early.push_back(number);
-            }
-        }
-    }
-}
-
-pub(super) fn lock(arrivals: &Mutex<Arrivals>) -> MutexGuard<'_, Arrivals> {
-    // Every change is whole before anything can panic.
-    arrivals.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The receiving end of a link.
 pub(super) struct Receiving {
     queue_pair: QueuePair,
-    arrivals: Arc<Mutex<Arrivals>>,
+    arrivals: Arc<Arrivals>,
     failed: bool,
 }
 
 impl Receiving {
-    pub(super) fn new(queue_pair: QueuePair, arrivals: Arc<Mutex<Arrivals>>) -> Self {
+    pub(super) fn new(queue_pair: QueuePair, arrivals: Arc<Arrivals>) -> Self {
         Self { queue_pair, arrivals, failed: false }
     }
 
@@ -284,7 +240,7 @@ impl Receiving {
                 Ok(None) => return false,
                 Ok(Some(completion)) if completion.status == status::SUCCESS => {
                     if let Some(number) = completion.announced {
-                        lock(&self.arrivals).come(number);
+                        self.arrivals.come(u64::from(number));
                     }
                     if let Err(error) = self.queue_pair.receive() {
                         self.fail(&error.to_string());

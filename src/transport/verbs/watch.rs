@@ -2,45 +2,17 @@
 //! counters may take a device's firmware milliseconds.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-
 use super::device::{Device, VerbsError};
 use super::sysfs;
+use crate::transport::bell::{Bell, wait};
 
 /// How often the port is looked at, whatever the device says of it by itself.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Events taken in one turn.
 const EVENTS_AT_ONCE: usize = 64;
-
-/// Wakes a thread that waits for devices.
-pub(super) struct Waker(OwnedFd);
-
-impl Waker {
-    pub(super) fn new() -> Result<Self, VerbsError> {
-        let made = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        made.map(Self).map_err(|error| VerbsError::System(format!("eventfd: {error}")))
-    }
-
-    pub(super) fn wake(&self) {
-        // Fails only if it is awake for longer than it can count.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Sleeps until it is woken, `other` has something to say, or the time is over.
-    pub(super) fn sleep(&self, other: std::os::fd::BorrowedFd<'_>, most: Option<Duration>) -> bool {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
-        let most = most.map(|most| Timespec::try_from(most).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
-        // A signal only wakes it early.
-        let _ = poll(&mut fds, most.as_ref());
-        let says = fds.last().is_some_and(|other| !other.revents().is_empty());
-        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
-        says
-    }
-}
 
 /// What is known of the port, and the thread's end.
 pub(super) struct Watch {
@@ -48,7 +20,7 @@ pub(super) struct Watch {
 }
 
 struct Seen {
-    waker: Waker,
+    bell: Bell,
     state: Mutex<State>,
 }
 
@@ -63,7 +35,8 @@ struct State {
 
 impl Watch {
     pub(super) fn start(device: Arc<Device>) -> Result<Self, VerbsError> {
-        let seen = Arc::new(Seen { waker: Waker::new()?, state: Mutex::default() });
+        let bell = Bell::new().map_err(|error| VerbsError::System(format!("eventfd: {error}")))?;
+        let seen = Arc::new(Seen { bell, state: Mutex::default() });
         let inside = Arc::clone(&seen);
         let thread = std::thread::Builder::new().name("seam-verbs-port".to_owned());
         thread.spawn(move || inside.run(&device)).map_err(|error| VerbsError::System(error.to_string()))?;
@@ -84,7 +57,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.seen.state().over = true;
-        self.seen.waker.wake();
+        self.seen.bell.ring();
     }
 }
 
@@ -99,13 +72,14 @@ impl Seen {
         let before: BTreeMap<&str, u64> = port.errors().into_iter().collect();
         let mut failed = false;
         while !self.state().over {
-            let says = self.waker.sleep(device.events(), Some(INTERVAL));
+            let [_, says] = wait([self.bell.as_fd(), device.events()], Some(INTERVAL));
+            self.bell.hush();
             let mut kinds = Vec::new();
             while says && kinds.len() < EVENTS_AT_ONCE {
                 // One at a time, and only if there is one: asking for it waits.
                 let Some(kind) = device.event() else { break };
                 kinds.push(kind);
-                if !readable(device) {
+                if wait([device.events()], Some(Duration::ZERO)) == [false] {
                     break;
                 }
             }
@@ -149,13 +123,6 @@ impl Seen {
             }
         }
     }
-}
-
-fn readable(device: &Device) -> bool {
-    let events = device.events();
-    let mut fds = [PollFd::new(&events, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&now)).is_ok_and(|count| count > 0)
 }
 
 const DEVICE_FATAL: i32 = 8;

@@ -1,48 +1,25 @@
-//! The thread that owns the queue pairs.
+//! The thread that owns the queue pairs, seen from outside.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use memmap2::{MmapOptions, MmapRaw};
 use tokio::sync::{oneshot, watch};
 
-use super::device::{Device, Region};
-use super::pair::{Arrivals, Job, Receiving, Sending};
+use super::device::Device;
+use super::inside::Inside;
+use super::pair::Job;
 use super::plan::Limits;
-use super::queue_pair::{Channel, Patience, QueuePair};
-use super::watch::{Waker, Watch};
-use super::window::MAX_WRITES;
-use super::words::{self, End, Memory};
+use super::watch::Watch;
+use super::words::{End, Memory};
 use super::{VerbsConfig, VerbsError};
 use crate::arena::Arena;
-use crate::transport::fabric::scratch::HALF;
-use crate::transport::fabric::{FabricError, Put};
+use crate::transport::bell::Bell;
+use crate::transport::fabric::{Arrivals, FabricError, Put};
 
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
-/// Queue pairs at once; one more is refused.
-const MAX_PAIRS: usize = 4_096;
-/// Commands carried out in one turn: completions want theirs.
-const COMMANDS_AT_ONCE: usize = 64;
-/// Bytes of one write at most: few enough that puts take turns.
-const MAX_WRITE_BYTES: u64 = 256 * 1024;
-/// Places that one write is gathered from at most.
-const MAX_PLACES: usize = 16;
-/// Receives that wait for announcements: many times what comes between two looks.
-const RECEIVES: u32 = 256;
-/// How long a device is left alone that calls and has nothing to say.
-const EMPTY_PAUSE: Duration = Duration::from_millis(10);
-/// A device must hold so many requests in a queue.
-pub(super) const MIN_REQUESTS: u32 = if RECEIVES > MAX_WRITES { RECEIVES } else { MAX_WRITES };
-/// A peer that is gone is known to be after 5 times 134 ms, two thirds of a second; never again and again for ever,
-/// which 7 retries mean to some devices. Not sooner: where a host stands still for a moment packets are sent again, and
-/// Soft-RoCE of Linux 6.1 begins a message anew in its middle then, which its own far end takes for an invalid request.
-/// A peer whose receives are used up is waited for a quarter of a second.
-const PATIENCE: Patience = Patience { timeout: 15, retries: 4, receive_retries: 6, receive_pause: 24 };
 
 /// What there is to know once everything is registered.
 #[derive(Clone, Debug)]
@@ -55,13 +32,13 @@ pub(super) struct Ready {
     pub(super) name: String,
 }
 
-enum Command {
+pub(super) enum Command {
     /// A queue pair to send from.
     Greet(Arc<AtomicBool>, oneshot::Sender<Result<(u64, End), FabricError>>),
     /// Its peer.
     Connect(u64, End, oneshot::Sender<Result<(), FabricError>>),
     /// A queue pair that receives from a peer.
-    Welcome(End, Arc<Mutex<Arrivals>>, oneshot::Sender<Result<(u64, End), FabricError>>),
+    Welcome(End, Arc<Arrivals>, oneshot::Sender<Result<(u64, End), FabricError>>),
     Put(u64, Job),
     /// Destroy one that receives.
     Close(u64, oneshot::Sender<bool>),
@@ -69,21 +46,28 @@ enum Command {
 
 /// What nobody wants any more; as long as what there is of it.
 #[derive(Default)]
-struct Unwanted {
-    pairs: Vec<u64>,
-    puts: Vec<(u64, u64)>,
-    all: bool,
+pub(super) struct Unwanted {
+    pub(super) pairs: Vec<u64>,
+    pub(super) puts: Vec<(u64, u64)>,
+    pub(super) all: bool,
 }
 
-struct Shared {
-    waker: Waker,
+pub(super) struct Shared {
+    pub(super) bell: Bell,
     unwanted: Mutex<Unwanted>,
+    stuck: Mutex<BTreeSet<u64>>,
 }
 
 impl Shared {
-    fn unwanted(&self) -> MutexGuard<'_, Unwanted> {
+    pub(super) fn unwanted(&self) -> MutexGuard<'_, Unwanted> {
         // Every change is whole before anything can panic.
         self.unwanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queue pairs that the device would not destroy; it has only so many.
+    pub(super) fn stuck(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        // As above.
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,15 +85,16 @@ impl Worker {
     /// Opens the device, registers the arena, and starts the threads. `receives`: peers will put into it.
     pub(super) fn start(config: &VerbsConfig, receives: bool, arena: Arc<Arena>) -> Result<(Self, Ready), VerbsError> {
         let device = Arc::new(Device::open(config)?);
-        let shared = Arc::new(Shared { waker: Waker::new()?, unwanted: Mutex::default() });
+        let port = Watch::start(Arc::clone(&device))?;
+        let bell = Bell::new().map_err(|error| VerbsError::System(format!("eventfd: {error}")))?;
+        let shared = Arc::new(Shared { bell, unwanted: Mutex::default(), stuck: Mutex::default() });
         let (commands, received) = sync_channel(MAX_WAITING);
         let (ready, started) = std::sync::mpsc::channel();
         let (alive, ended) = watch::channel(());
-        let (opened, waking) = (Arc::clone(&device), Arc::clone(&shared));
+        let (opened, told) = (Arc::clone(&device), Arc::clone(&shared));
         let run = move || {
             let _ended_when_dropped = alive;
-            let _said_when_dropped = Watched;
-            match Inside::new(&opened, receives, arena, waking) {
+            match Inside::new(&opened, receives, arena, told) {
                 Ok((inside, known)) => {
                     // Fails only if the caller is gone; then the channel of commands is, too.
                     let _ = ready.send(Ok(known));
@@ -122,7 +107,6 @@ impl Worker {
         thread.spawn(run).map_err(|error| VerbsError::System(error.to_string()))?;
         let gone = |_| VerbsError::System("the thread for verbs has ended".to_owned());
         let ready = started.recv().map_err(gone)??;
-        let port = Watch::start(Arc::clone(&device))?;
         Ok((Self { commands, shared, puts: AtomicU64::new(1), ended, device, port }, ready))
     }
 
@@ -134,7 +118,7 @@ impl Worker {
         self.ask(|answer| Command::Connect(pair, peer, answer)).await
     }
 
-    pub(super) async fn welcome(&self, peer: End, arrivals: Arc<Mutex<Arrivals>>) -> Result<(u64, End), FabricError> {
+    pub(super) async fn welcome(&self, peer: End, arrivals: Arc<Arrivals>) -> Result<(u64, End), FabricError> {
         self.ask(|answer| Command::Welcome(peer, arrivals, answer)).await
     }
 
@@ -163,7 +147,7 @@ impl Worker {
     /// Nothing more is to be written of a put.
     pub(super) fn cancel(&self, pair: u64, put: u64) {
         self.shared.unwanted().puts.push((pair, put));
-        self.shared.waker.wake();
+        self.shared.bell.ring();
     }
 
     /// Destroys a queue pair that receives; true if nothing can come over it any more.
@@ -171,11 +155,11 @@ impl Worker {
         let (answer, closed) = oneshot::channel();
         match self.commands.try_send(Command::Close(pair, answer)) {
             Ok(()) => {
-                self.shared.waker.wake();
+                self.shared.bell.ring();
                 // Without an answer the thread has ended, and let go of all pairs before.
-                closed.await.unwrap_or(true)
+                closed.await.unwrap_or_else(|_| !self.shared.stuck().contains(&pair))
             }
-            Err(TrySendError::Disconnected(_)) => true,
+            Err(TrySendError::Disconnected(_)) => !self.shared.stuck().contains(&pair),
             Err(TrySendError::Full(_)) => false,
         }
     }
@@ -183,7 +167,7 @@ impl Worker {
     /// Nobody needs this queue pair any more.
     pub(super) fn forget(&self, pair: u64) {
         self.shared.unwanted().pairs.push(pair);
-        self.shared.waker.wake();
+        self.shared.bell.ring();
     }
 
     /// Lets everything go.
@@ -196,7 +180,7 @@ impl Worker {
 
     fn end(&self) {
         self.shared.unwanted().all = true;
-        self.shared.waker.wake();
+        self.shared.bell.ring();
     }
 
     /// Whether the port carries anything now.
@@ -209,7 +193,7 @@ impl Worker {
             TrySendError::Full(_) => FabricError::Local(format!("{MAX_WAITING} calls wait for the thread for verbs")),
             TrySendError::Disconnected(_) => ended(),
         })?;
-        self.shared.waker.wake();
+        self.shared.bell.ring();
         Ok(())
     }
 }
@@ -222,280 +206,4 @@ impl Drop for Worker {
 
 fn ended() -> FabricError {
     FabricError::Local("the verbs rail was closed".to_owned())
-}
-
-fn local(error: VerbsError) -> FabricError {
-    FabricError::Local(error.to_string())
-}
-
-/// Says when the thread ends by a panic: every call fails from then on.
-struct Watched;
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!("the thread for verbs panicked: its rail moves nothing until the agent is restarted");
-        }
-    }
-}
-
-enum Pair {
-    Sending(Sending),
-    Receiving(Receiving),
-}
-
-/// The thread, seen from inside. Fields are let go of in this order.
-struct Inside {
-    pairs: BTreeMap<u64, Pair>,
-    /// Those that send something.
-    busy: BTreeSet<u64>,
-    /// Those that have more to say.
-    ready: BTreeSet<u64>,
-    /// Those that the device would not destroy; it has only so many.
-    stuck: BTreeSet<u64>,
-    next: u64,
-    channel: Rc<Channel>,
-    _regions: [Region; 2],
-    device: Arc<Device>,
-    receives: bool,
-    limits: Limits,
-    _arena: Arc<Arena>,
-    _scratch: MmapRaw,
-    shared: Arc<Shared>,
-}
-
-impl Inside {
-    fn new(
-        device: &Arc<Device>,
-        receives: bool,
-        arena: Arc<Arena>,
-        shared: Arc<Shared>,
-    ) -> Result<(Self, Ready), VerbsError> {
-        let scratch_bytes = 2 * u64::from(HALF);
-        let scratch = MmapOptions::new().len(2 * HALF as usize).map_anon();
-        let scratch =
-            MmapRaw::from(scratch.map_err(|error| VerbsError::System(format!("memory for probes: {error}")))?);
-        let all = arena.size() + scratch_bytes;
-        // SAFETY: both are fields of the same value, which lets go of the regions first; neither is ever referred to.
-        let (of_arena, of_scratch) = unsafe {
-            let of_arena = Region::new(device, arena.address(), arena.size(), receives, all)?;
-            (of_arena, Region::new(device, scratch.as_mut_ptr() as usize, scratch_bytes, receives, all)?)
-        };
-        let limits =
-            Limits { bytes: device.max_message.min(MAX_WRITE_BYTES), places: device.max_places.min(MAX_PLACES) };
-        let sysfs = &device.chosen.port;
-        let ready = Ready {
-            arena: of_arena.memory(),
-            arena_key: of_arena.local_key(),
-            scratch: of_scratch.memory(),
-            scratch_key: of_scratch.local_key(),
-            limits,
-            name: format!("verbs on port {} of {}", sysfs.number, sysfs.device),
-        };
-        let inside = Self {
-            pairs: BTreeMap::new(),
-            busy: BTreeSet::new(),
-            ready: BTreeSet::new(),
-            stuck: BTreeSet::new(),
-            next: 1,
-            channel: Rc::new(Channel::new(device)?),
-            _regions: [of_arena, of_scratch],
-            device: Arc::clone(device),
-            receives,
-            limits,
-            _arena: arena,
-            _scratch: scratch,
-            shared,
-        };
-        Ok((inside, ready))
-    }
-
-    fn run(mut self, commands: &Receiver<Command>) {
-        let mut says = false;
-        loop {
-            let now = Instant::now();
-            if !self.obey(commands, now) {
-                return;
-            }
-            let heard = self.hear();
-            if says && !heard {
-                // A device that is gone has always something to say, and never says it.
-                std::thread::sleep(EMPTY_PAUSE);
-            }
-            let busy: Vec<u64> = self.busy.iter().copied().collect();
-            for number in busy {
-                if let Some(Pair::Sending(sending)) = self.pairs.get_mut(&number) {
-                    sending.step(now);
-                    if !sending.is_idle() {
-                        continue;
-                    }
-                }
-                self.busy.remove(&number);
-            }
-            says = self.shared.waker.sleep(self.channel.events(), self.rest());
-        }
-    }
-
-    /// How long nothing is to be done by itself.
-    fn rest(&self) -> Option<Duration> {
-        if !self.ready.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        let of = |number: &u64| match self.pairs.get(number) {
-            Some(Pair::Sending(sending)) => sending.wakes(),
-            _ => None,
-        };
-        self.busy.iter().filter_map(of).min().map(|until| until.saturating_duration_since(Instant::now()))
-    }
-
-    /// What the device has to say; false if that was nothing.
-    fn hear(&mut self) -> bool {
-        let mut heard = false;
-        while let Some(number) = self.channel.event() {
-            heard = true;
-            self.ready.insert(number);
-            if let Some(Err(error)) = self.pairs.get_mut(&number).map(|pair| pair.queue_pair().arm()) {
-                tracing::error!(%error, "a queue of completions tells nothing any more");
-            }
-        }
-        let pairs = &mut self.pairs;
-        self.ready.retain(|number| match pairs.get_mut(number) {
-            Some(Pair::Sending(sending)) => sending.take(),
-            Some(Pair::Receiving(receiving)) => receiving.take(),
-            None => false,
-        });
-        heard
-    }
-
-    /// What others want; false if nobody wants anything any more.
-    fn obey(&mut self, commands: &Receiver<Command>, now: Instant) -> bool {
-        for _ in 0..COMMANDS_AT_ONCE {
-            match commands.try_recv() {
-                Ok(command) => self.carry_out(command),
-                Err(TryRecvError::Empty) => return self.let_go(now),
-                Err(TryRecvError::Disconnected) => return false,
-            }
-        }
-        // There may be more, and nobody wakes this thread for it again.
-        self.shared.waker.wake();
-        true
-    }
-
-    /// Lets go of what is unwanted. Only after all commands: it was asked for before.
-    fn let_go(&mut self, now: Instant) -> bool {
-        let Unwanted { pairs, puts, all } = std::mem::take(&mut *self.shared.unwanted());
-        for (pair, put) in puts {
-            if let Some(Pair::Sending(sending)) = self.pairs.get_mut(&pair) {
-                sending.cancel(put, now);
-            }
-        }
-        for pair in pairs {
-            self.pairs.remove(&pair);
-        }
-        !all
-    }
-
-    fn carry_out(&mut self, command: Command) {
-        match command {
-            Command::Greet(over, answer) => {
-                let made = self.sending(over);
-                self.answer(answer, made);
-            }
-            Command::Welcome(peer, arrivals, answer) => {
-                let made = self.receiving(&peer, arrivals);
-                self.answer(answer, made);
-            }
-            Command::Connect(number, peer, answer) => {
-                let connected = self.connect(number, &peer).map_err(local);
-                // Fails only if nobody waits any more: then the pair is forgotten as well.
-                let _ = answer.send(connected);
-            }
-            Command::Put(number, job) => match self.pairs.get_mut(&number) {
-                Some(Pair::Sending(sending)) => {
-                    sending.put(job);
-                    self.busy.insert(number);
-                }
-                _ => {
-                    let error = FabricError::PeerGone("the link is closed".to_owned());
-                    let _ = job.done.send(Put { result: Err(error), over: true });
-                }
-            },
-            Command::Close(number, answer) => {
-                if let Some(Pair::Receiving(receiving)) = self.pairs.remove(&number)
-                    && !receiving.close()
-                {
-                    self.stuck.insert(number);
-                }
-                // Also of one that was closed before.
-                let closed = !self.stuck.contains(&number);
-                // Fails only if nobody waits any more.
-                let _ = answer.send(closed);
-            }
-        }
-    }
-
-    fn answer(
-        &mut self,
-        answer: oneshot::Sender<Result<(u64, End), FabricError>>,
-        made: Result<(u64, End), FabricError>,
-    ) {
-        // Nobody waits any more: nobody will let go of it either.
-        if let Err(Ok((number, _))) = answer.send(made) {
-            self.pairs.remove(&number);
-        }
-    }
-
-    fn sending(&mut self, over: Arc<AtomicBool>) -> Result<(u64, End), FabricError> {
-        // Receives nothing; the device wants room for one.
-        let (number, queue_pair, end) = self.queue_pair(MAX_WRITES, 1, self.limits.places, false)?;
-        self.pairs.insert(number, Pair::Sending(Sending::new(queue_pair, end.first_packet, over)));
-        Ok((number, end))
-    }
-
-    fn receiving(&mut self, peer: &End, arrivals: Arc<Mutex<Arrivals>>) -> Result<(u64, End), FabricError> {
-        let (number, mut queue_pair, end) = self.queue_pair(1, RECEIVES, 1, self.receives)?;
-        // Before the first announcement can come.
-        (0..RECEIVES).try_for_each(|_| queue_pair.receive()).map_err(local)?;
-        queue_pair.receive_from(peer, PATIENCE).map_err(local)?;
-        self.pairs.insert(number, Pair::Receiving(Receiving::new(queue_pair, arrivals)));
-        Ok((number, end))
-    }
-
-    fn connect(&mut self, number: u64, peer: &End) -> Result<(), VerbsError> {
-        let Some(Pair::Sending(sending)) = self.pairs.get_mut(&number) else {
-            return Err(VerbsError::System("the link is closed".to_owned()));
-        };
-        sending.connect(peer, PATIENCE)
-    }
-
-    fn queue_pair(
-        &mut self,
-        sends: u32,
-        receives: u32,
-        places: usize,
-        written: bool,
-    ) -> Result<(u64, QueuePair, End), FabricError> {
-        if self.pairs.len() >= MAX_PAIRS {
-            return Err(FabricError::Local(format!("{MAX_PAIRS} queue pairs are open")));
-        }
-        let number = self.next;
-        self.next += 1;
-        let mut queue_pair = QueuePair::new(&self.channel, number, sends, receives, places).map_err(local)?;
-        queue_pair.initialise(written).map_err(local)?;
-        queue_pair.arm().map_err(local)?;
-        // By chance: what is still on its way of an earlier pair of this number is then taken for nothing.
-        let mut first_packet = [0; 4];
-        getrandom::fill(&mut first_packet).map_err(|error| FabricError::Local(error.to_string()))?;
-        let end = self.device.end(queue_pair.number(), u32::from_le_bytes(first_packet) & words::MAX_PACKET);
-        Ok((number, queue_pair, end))
-    }
-}
-
-impl Pair {
-    fn queue_pair(&mut self) -> &mut QueuePair {
-        match self {
-            Self::Sending(sending) => sending.queue_pair(),
-            Self::Receiving(receiving) => receiving.queue_pair(),
-        }
-    }
 }

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::{Announcement, Engine, Job, Place, Remote, Token, Worker};
+use crate::arena::{Arena, Segment};
 use crate::model::NodeName;
 use crate::transport::fabric::scratch::HALF;
-use crate::transport::fabric::{Entry, FabricError, Link, Piece, Put};
+use crate::transport::fabric::{Arrivals, Entry, FabricError, Link, Piece, Put};
 use crate::transport::{BoxFuture, MAX_PROBE_BYTES};
 
 /// Where a peer writes, whatever its library, and what it announces by.
@@ -17,12 +18,21 @@ use crate::transport::{BoxFuture, MAX_PROBE_BYTES};
 pub(crate) struct Target {
     /// The library's version on that side.
     pub(crate) version: String,
-    /// Where the arena is in its memory.
+    /// Where the arena is in its memory, and in which.
+    pub(crate) segment: Segment,
     pub(crate) arena: u64,
     pub(crate) arena_bytes: u64,
     /// Where probes go.
     pub(crate) scratch: u64,
     pub(crate) token: Token,
+}
+
+impl Target {
+    /// What this side's peers are told.
+    pub(crate) fn of(arena: &Arena, version: &str, scratch: u64, token: Token) -> Self {
+        let (segment, address, arena_bytes) = (arena.segment(), arena.address() as u64, arena.size());
+        Self { version: version.to_owned(), segment, arena: address, arena_bytes, scratch, token }
+    }
 }
 
 /// The sending end.
@@ -78,7 +88,13 @@ impl<E: Engine> Link for WorkerLink<E> {
                 return refused;
             }
             let announcement = number.map(|number| Announcement { token: self.target.token, number });
-            let job = Job { pieces, remote_base: self.target.arena, place: Place::Arena, announcement, deadline };
+            let job = Job {
+                pieces,
+                remote: (self.target.segment, self.target.arena),
+                place: Place::Arena,
+                announcement,
+                deadline,
+            };
             let put = self.worker.put(&self.remote, job, cancel.clone()).await;
             Put { result: put.result.map_err(|error| self.explained(error)), over: put.over }
         })
@@ -91,36 +107,41 @@ impl<E: Engine> Link for WorkerLink<E> {
             probed.map_err(|error| self.explained(error))
         })
     }
+
+    fn is_over(&self) -> bool {
+        self.remote.is_over()
+    }
 }
 
 /// The receiving end, of a library that keeps nobody out.
 pub(crate) struct WorkerEntry<E: Engine> {
     worker: Arc<Worker<E>>,
     token: Token,
+    arrivals: Arc<Arrivals>,
 }
 
 impl<E: Engine> WorkerEntry<E> {
     /// Lets a peer announce its puts; the token is for it alone.
     pub(crate) fn admit(worker: &Arc<Worker<E>>) -> Result<(Arc<Self>, Token), FabricError> {
-        let token = worker.arrivals.admit()?;
-        Ok((Arc::new(Self { worker: Arc::clone(worker), token }), token))
+        let (token, arrivals) = worker.members.admit()?;
+        Ok((Arc::new(Self { worker: Arc::clone(worker), token, arrivals }), token))
     }
 }
 
 impl<E: Engine> Drop for WorkerEntry<E> {
     fn drop(&mut self) {
-        self.worker.arrivals.dismiss(&self.token);
+        self.worker.members.dismiss(&self.token);
     }
 }
 
 impl<E: Engine> Entry for WorkerEntry<E> {
     fn arrived(&self, number: u64) -> BoxFuture<'_, ()> {
-        Box::pin(self.worker.arrived(Announcement { token: self.token, number }))
+        Box::pin(self.arrivals.arrived(number, || self.worker.line.bell.ring()))
     }
 
     fn close(&self) -> BoxFuture<'_, bool> {
         Box::pin(async {
-            self.worker.arrivals.dismiss(&self.token);
+            self.worker.members.dismiss(&self.token);
             // Who has a key keeps it, and what was posted lands.
             false
         })

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Announcement, Engine, Memory, Place, Progress, Span};
+use super::{Announcement, Ends, Engine, Memory, Place, Progress, Span};
+use crate::arena::Segment;
 use crate::transport::fabric::{FabricError, Piece, Put};
 
 /// Bytes and spans of one chunk at most: few enough that one which is copied on this thread
@@ -22,8 +23,8 @@ const DRAIN: Duration = Duration::from_secs(3);
 pub(crate) struct Job {
     /// Local offsets, and those at the peer.
     pub(crate) pieces: Vec<Piece>,
-    /// The address at the peer that its offsets count from.
-    pub(crate) remote_base: u64,
+    /// What memory it is in at the peer, and the address there that offsets count from.
+    pub(crate) remote: (Segment, u64),
     /// Of which memory they are.
     pub(crate) place: Place,
     /// What is announced to the peer once all of it, and all that was put before, is in its memory;
@@ -47,7 +48,7 @@ enum Stage {
 /// A put under way.
 pub(super) struct Transfer<E: Engine> {
     pub(super) peer: E::Peer,
-    place: Place,
+    ends: Ends,
     chunks: VecDeque<Vec<Span>>,
     posted: bool,
     stage: Stage,
@@ -85,10 +86,11 @@ impl<E: Engine> Transfer<E> {
         cancel: CancellationToken,
         done: oneshot::Sender<Put>,
     ) -> Self {
+        let (local, (to, remote)) = (memory.region(job.place), job.remote);
         Self {
             peer,
-            place: job.place,
-            chunks: chunks(&job.pieces, memory.region(job.place).0 as u64, job.remote_base),
+            ends: Ends { place: job.place, from: local.segment, to },
+            chunks: chunks(&job.pieces, local.address as u64, remote),
             posted: false,
             stage: Stage::Posts,
             under_way: Vec::new(),
@@ -144,13 +146,16 @@ impl<E: Engine> Transfer<E> {
         let mut moved = false;
         while self.stage == Stage::Posts && self.given_up.is_none() && self.under_way.len() < WINDOW {
             let Some(chunk) = self.chunks.pop_front() else { break };
-            (moved, self.posted) = (true, true);
             // SAFETY: chunks are made of pieces of the arena or of the scratch memory, both of which
             // stay until after the engine is dropped.
-            match unsafe { engine.post(&self.peer, self.place, &chunk) } {
-                Ok(request) => self.under_way.push(request),
+            match unsafe { engine.post(&self.peer, self.ends, &chunk) } {
+                Ok(request) => {
+                    self.posted = true;
+                    self.under_way.push(request);
+                }
                 Err(error) => self.fail(error),
             }
+            moved = true;
         }
         moved
     }

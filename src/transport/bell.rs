@@ -1,4 +1,4 @@
-//! What wakes the thread.
+//! What wakes a thread that waits for a library or a device.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -30,13 +30,13 @@ impl Bell {
     }
 }
 
-/// Waits until one of these can be read, or the time is over. May end earlier.
-pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], limit: Option<Duration>) {
-    let mut polled: Vec<PollFd<'_>> =
-        descriptors.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
+/// Waits until one of these can be read, or the time is over; says which. May end earlier.
+pub(super) fn wait<const N: usize>(descriptors: [BorrowedFd<'_>; N], limit: Option<Duration>) -> [bool; N] {
+    let mut polled = descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     // A signal ends it early: then there is one look for nothing.
     let _ = poll(&mut polled, limit.as_ref());
+    polled.map(|descriptor| !descriptor.revents().is_empty())
 }
 
 #[cfg(test)]
@@ -45,16 +45,16 @@ mod tests {
 
     #[test]
     fn a_bell_that_was_rung_is_heard_once() {
-        let bell = Bell::new().unwrap();
+        let (bell, other) = (Bell::new().unwrap(), Bell::new().unwrap());
         bell.hush();
         for _ in 0..3 {
             bell.ring();
         }
         // Would wait for ever.
-        wait(&[bell.as_fd()], None);
+        assert_eq!(wait([other.as_fd(), bell.as_fd()], None), [false, true]);
         bell.hush();
         let before = std::time::Instant::now();
-        wait(&[bell.as_fd()], Some(Duration::from_millis(20)));
-        assert!(before.elapsed() >= Duration::from_millis(20), "it still rings");
+        assert_eq!(wait([bell.as_fd()], Some(Duration::from_millis(20))), [false], "it still rings");
+        assert!(before.elapsed() >= Duration::from_millis(20));
     }
 }
