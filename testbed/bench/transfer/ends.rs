@@ -190,13 +190,26 @@ impl Sender {
         Ok(Self { kind, end, peer, link, receiver: Mutex::new((child, Some(input), output)) })
     }
 
-    /// A put by the library alone, without a lease or a hash; none where there is no library. GB/s.
-    pub(crate) fn put(&self, bytes: u64) -> Option<f64> {
+    /// Puts by the library alone, `at_once` of them under way, without a lease or a hash; none where there is
+    /// no library. GB/s.
+    pub(crate) fn put(&self, bytes: u64, at_once: u64) -> Option<f64> {
         let link = self.link.as_ref()?;
-        let (cancel, begun) = (CancellationToken::new(), Instant::now());
-        let pieces = vec![Piece { local: 0, remote: 0, bytes }];
-        self.end.runtime.block_on(link.put(pieces, None, LIMIT, &cancel)).result.unwrap();
-        Some(gb_per_s(bytes, begun.elapsed()))
+        let (runtime, begun) = (&self.end.runtime, Instant::now());
+        // As many as `ucx_perftest` is told to make, where more than one is under way.
+        let each = if at_once == 1 { 1 } else { super::plain::puts(bytes) / at_once };
+        let puts: Vec<_> = (0..at_once)
+            .map(|_| {
+                let link = Arc::clone(link);
+                runtime.spawn(async move {
+                    for _ in 0..each {
+                        let pieces = vec![Piece { local: 0, remote: 0, bytes }];
+                        link.put(pieces, None, LIMIT, &CancellationToken::new()).await.result.unwrap();
+                    }
+                })
+            })
+            .collect();
+        puts.into_iter().for_each(|put| runtime.block_on(put).unwrap());
+        Some(gb_per_s(bytes * at_once * each, begun.elapsed()))
     }
 
     /// A write into a lease, hashed at both ends. GB/s.

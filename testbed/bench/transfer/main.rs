@@ -45,6 +45,7 @@ fn beside(name: &str) -> Option<&'static str> {
         "quic write" => plain::TCP,
         "nixl put" | "nixl write" => plain::NIXL,
         "ucx put" | "ucx write" => plain::UCX,
+        "ucx puts, 8 at once" => plain::UCX_AT_ONCE,
         _ => return None,
     })
 }
@@ -72,8 +73,10 @@ fn main() {
         for bytes in &sizes {
             for sender in &senders {
                 let name = sender.kind.name();
-                if let Some(put) = sender.put(*bytes) {
-                    round_of.add(&format!("{name} put"), *bytes, put);
+                for (at_once, what) in [(1, "put"), (plain::AT_ONCE, "puts, 8 at once")] {
+                    if let Some(put) = sender.put(*bytes, at_once) {
+                        round_of.add(&format!("{name} {what}"), *bytes, put);
+                    }
                 }
                 round_of.add(&format!("{name} write"), *bytes, sender.write(*bytes));
             }

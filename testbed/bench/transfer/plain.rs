@@ -11,6 +11,9 @@ use crate::ends::gb_per_s;
 pub(crate) const TCP: &str = "TCP, one stream";
 pub(crate) const NIXL: &str = "NIXL alone";
 pub(crate) const UCX: &str = "ucx_perftest put";
+pub(crate) const UCX_AT_ONCE: &str = "ucx_perftest put, 8 at once";
+/// Puts under way at once where it is more than one.
+pub(crate) const AT_ONCE: u64 = 8;
 /// Writes of each size by a library alone, in each round.
 const TIMES: &str = "5";
 
@@ -69,7 +72,9 @@ pub(crate) fn libraries(sizes: &[u64]) -> Vec<(&'static str, u64, f64)> {
             found.push((NIXL, bytes.parse().unwrap(), gb_per_s.parse().unwrap()));
         }
     }
-    found.extend(sizes.iter().filter_map(|bytes| Some((UCX, *bytes, perftest(*bytes)?))));
+    for (name, at_once) in [(UCX, 1), (UCX_AT_ONCE, AT_ONCE)] {
+        found.extend(sizes.iter().filter_map(|bytes| Some((name, *bytes, perftest(*bytes, at_once)?))));
+    }
     found
 }
 
@@ -84,8 +89,13 @@ impl Drop for Server {
     }
 }
 
-/// `ucx_perftest`'s puts of one size; none where there is no such program. GB/s.
-fn perftest(bytes: u64) -> Option<f64> {
+/// How many puts of a size are made in a row.
+pub(crate) fn puts(bytes: u64) -> u64 {
+    (256 * 1024 * 1024 / bytes).clamp(16, 2_000) / AT_ONCE * AT_ONCE
+}
+
+/// `ucx_perftest`'s puts of one size, so many under way; none where there is no such program. GB/s.
+fn perftest(bytes: u64, at_once: u64) -> Option<f64> {
     let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port().to_string();
     let start = |more: &[&str]| {
         let mut command = Command::new("ucx_perftest");
@@ -93,11 +103,11 @@ fn perftest(bytes: u64) -> Option<f64> {
         command.spawn()
     };
     let _server = Server(start(&[]).ok()?);
-    let (size, times) = (bytes.to_string(), (256 * 1024 * 1024 / bytes).clamp(10, 2_000).to_string());
+    let (size, times, at_once) = (bytes.to_string(), puts(bytes).to_string(), at_once.to_string());
     let until = Instant::now() + Duration::from_secs(10);
     // It says nowhere that it listens.
     while Instant::now() < until {
-        let client = ["-t", "ucp_put_bw", "-s", &size, "-n", &times, "-w", "2", "-f", "127.0.0.1"];
+        let client = ["-t", "ucp_put_bw", "-s", &size, "-n", &times, "-w", "2", "-O", &at_once, "-f", "127.0.0.1"];
         let run = start(&client).unwrap().wait_with_output().unwrap();
         if run.status.success() {
             let text = String::from_utf8_lossy(&run.stdout).into_owned();
