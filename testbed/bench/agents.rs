@@ -2,9 +2,12 @@
 //! they are dropped, and what the system says of their cost.
 #![allow(dead_code, reason = "each benchmark uses a part")]
 
+#[path = "../../tests/agents/ports.rs"]
+mod ports;
+
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -34,7 +37,7 @@ pub struct Agent {
 
 impl Mesh {
     pub fn new(size: &'static str) -> Self {
-        Self { dir: TempDir::new().unwrap(), seed: free_udp(), size }
+        Self { dir: TempDir::new().unwrap(), seed: ports::free(), size }
     }
 
     /// A decode host with very many sessions. The first agent of a mesh is the others' seed.
@@ -50,7 +53,7 @@ impl Mesh {
 
     fn start(&self, name: &str, role: &str, first: bool, rails: usize, decode: &str) -> Agent {
         let dir = self.dir.path();
-        let (api, mesh) = (free_tcp(), if first { self.seed } else { free_udp() });
+        let (api, mesh) = (ports::free(), if first { self.seed } else { ports::free() });
         let seeds = if first { String::new() } else { format!("\"{}\"", self.seed) };
         let mut text = format!(
             r#"
@@ -169,12 +172,4 @@ pub fn until(what: &str, mut ask: impl FnMut() -> bool) {
 
 fn proc(pid: u32, file: &str) -> PathBuf {
     Path::new("/proc").join(pid.to_string()).join(file)
-}
-
-fn free_tcp() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-fn free_udp() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -1,7 +1,9 @@
 //! Agents that are processes of their own, so that they can be signalled, stopped and killed.
 
+mod ports;
+
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -87,7 +89,7 @@ pub(crate) struct Process {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        Self { dir: TempDir::new().unwrap(), seed: free_udp() }
+        Self { dir: TempDir::new().unwrap(), seed: ports::free() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -112,7 +114,7 @@ impl Site {
 
     /// As [`spawn`](Self::spawn), with its log written there.
     pub(crate) fn spawn_into(&self, name: &str, setup: Setup<'_>, env: &[(&str, &str)], log: &Path) -> Process {
-        let api = free_tcp();
+        let api = ports::free();
         let config = self.path().join(format!("{name}.toml"));
         std::fs::write(&config, self.text(name, api, setup)).unwrap();
         let env: Vec<_> = env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -125,7 +127,7 @@ impl Site {
         let dir = self.path().display();
         let (mesh, seeds) = match setup.first {
             true => (self.seed, String::new()),
-            false => (free_udp(), format!("\"{}\"", self.seed)),
+            false => (ports::free(), format!("\"{}\"", self.seed)),
         };
         let role = if setup.decode.is_some() { "decode" } else { "prefill" };
         let bytes = setup.arena_bytes;
@@ -134,7 +136,7 @@ impl Site {
         });
         let tls = setup.tls.map_or(format!("dev = true\ndev_dir = \"{dir}/ca\""), str::to_owned);
         let Setup { api: api_part, more, pace: Pace { size, probe }, rail: backend, .. } = setup;
-        let rail = free_udp();
+        let rail = ports::free();
         format!(
             "[node]\nname = \"{name}\"\nroles = [\"{role}\"]\ndata_dir = \"{dir}/{name}\"\n\
              [mesh]\nbind = \"{mesh}\"\nseeds = [{seeds}]\nsize = \"{size}\"\n[tls]\n{tls}\n\
@@ -295,12 +297,4 @@ impl Drop for Process {
             eprintln!("{}:\n{}", self.name, self.log());
         }
     }
-}
-
-fn free_tcp() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-fn free_udp() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
