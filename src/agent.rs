@@ -335,7 +335,7 @@ fn prepare_journal(
 async fn hand_back(links: &Arc<Links>, service: &Service, node: &NodeName) {
     let Ok(leases) = service.leases().await else { return };
     let held = leases.into_iter().map(|lease| lease.id).filter(|lease| lease.node != *node);
-    let each = held.map(|lease| policy::hand_back(links.clone(), LeaseCall::Release(lease.clone()), lease));
+    let each = held.map(async |lease| policy::tell(links, &LeaseCall::Release(lease.clone()), &lease).await);
     futures_util::future::join_all(each).await;
 }
 

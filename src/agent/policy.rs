@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
+
 use super::links::Links;
 use super::owner::Effects;
 use super::store::Event;
@@ -14,13 +17,21 @@ use crate::policy::{Input, Output, Plan, Policy, RouteProblem, TransferProblem};
 /// The policy goes on without an answer at its own deadline; this long after it a grant is still
 /// heard, so that it can be given up instead of holding a session for its whole life.
 const LATE_GRANT: Duration = Duration::from_secs(5);
-/// A hand-back is tried this often; after that the lease's own time to live ends it.
-const GIVE_BACK_TRIES: u32 = 3;
-const GIVE_BACK_TIMEOUT: Duration = Duration::from_millis(500);
+/// A host is told so often in a row what its holder wants with a lease.
+const TRIES: u32 = 3;
+const TRY_TIMEOUT: Duration = Duration::from_millis(500);
+/// One that did not answer is told of a hand-back again after a pause, each twice as long as the one before, for so
+/// long: what has landed without its holder's knowledge has no time to live, and stays until somebody ends it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const AGAIN_FOR: Duration = Duration::from_secs(600);
+/// Hand-backs that are tried again at once; of more only the first tries are made.
+const MAX_AGAIN: usize = 1_024;
 
 /// Acts on what the policy says.
 pub(crate) struct PolicyEffects {
     links: Arc<Links>,
+    again: Arc<Semaphore>,
     turn_took: Duration,
 }
 
@@ -33,7 +44,7 @@ pub(crate) enum Answer {
 
 impl PolicyEffects {
     pub(crate) fn new(links: Arc<Links>) -> Self {
-        Self { links, turn_took: Duration::ZERO }
+        Self { links, again: Arc::new(Semaphore::new(MAX_AGAIN)), turn_took: Duration::ZERO }
     }
 }
 
@@ -76,15 +87,18 @@ impl Effects for PolicyEffects {
                 None
             }
             Output::Renew { lease, ttl_ms } => {
-                tokio::spawn(hand_back(self.links.clone(), LeaseCall::Renew { lease: lease.clone(), ttl_ms }, lease));
+                let links = self.links.clone();
+                tokio::spawn(
+                    async move { tell(&links, &LeaseCall::Renew { lease: lease.clone(), ttl_ms }, &lease).await },
+                );
                 None
             }
             Output::GiveBack(lease) => {
-                tokio::spawn(hand_back(self.links.clone(), LeaseCall::Release(lease.clone()), lease));
+                self.hand_back(LeaseCall::Release(lease.clone()), lease);
                 None
             }
             Output::GiveUp(lease) => {
-                tokio::spawn(hand_back(self.links.clone(), LeaseCall::GiveUp(lease.clone()), lease));
+                self.hand_back(LeaseCall::GiveUp(lease.clone()), lease);
                 None
             }
             Output::OverrideEnded(target) => {
@@ -122,13 +136,45 @@ async fn ask_lease(links: Arc<Links>, node: NodeName, ask: LeaseAsk, timeout: Du
     links.tell_policy(Input::LeaseAnswer { ask: number, reply });
 }
 
-/// Tells the host that granted a lease what its holder wants with it.
-pub(crate) async fn hand_back(links: Arc<Links>, call: LeaseCall, lease: LeaseId) {
-    let Some(mesh) = links.mesh.get() else { return };
-    for _ in 0..GIVE_BACK_TRIES {
-        if mesh.call_lease(&lease.node, call.clone(), GIVE_BACK_TIMEOUT).await.is_some() {
-            return;
+impl PolicyEffects {
+    fn hand_back(&self, call: LeaseCall, lease: LeaseId) {
+        let (links, again) = (self.links.clone(), self.again.clone());
+        tokio::spawn(async move {
+            if tell(&links, &call, &lease).await {
+                return;
+            }
+            let Ok(_place) = again.try_acquire() else {
+                links.metrics.dropped("hand_backs");
+                return;
+            };
+            if !tell_again(&links, &call, &lease).await {
+                tracing::warn!(%lease, "its host never heard that it was handed back");
+            }
+        });
+    }
+}
+
+/// Tells the host that granted a lease what its holder wants with it. Whether it has heard.
+pub(crate) async fn tell(links: &Links, call: &LeaseCall, lease: &LeaseId) -> bool {
+    let Some(mesh) = links.mesh.get() else { return false };
+    for _ in 0..TRIES {
+        if mesh.call_lease(&lease.node, call.clone(), TRY_TIMEOUT).await.is_some() {
+            return true;
         }
     }
-    tracing::warn!(%lease, "its host does not answer: it ends by its time to live");
+    tracing::info!(%lease, "its host does not answer");
+    false
+}
+
+async fn tell_again(links: &Links, call: &LeaseCall, lease: &LeaseId) -> bool {
+    let Some(mesh) = links.mesh.get() else { return false };
+    let (until, mut pause) = (Instant::now() + AGAIN_FOR, FIRST_PAUSE);
+    while Instant::now() < until {
+        sleep(pause).await;
+        if mesh.call_lease(&lease.node, call.clone(), TRY_TIMEOUT).await.is_some() {
+            return true;
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    false
 }
