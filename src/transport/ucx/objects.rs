@@ -26,8 +26,11 @@ pub(super) const ANNOUNCES: u32 = 0x5EA;
 /// Announcements kept between two looks; further ones are lost, and their puts with them.
 const MAX_COME: usize = 65_536;
 /// Settings of Seam's own, which the environment and the configuration override. Of a dead peer on
-/// the same host nobody hears unless it is looked for.
-const SETTINGS: [(&str, &str); 1] = [("KEEPALIVE_INTERVAL", "250ms")];
+/// the same host nobody hears unless it is looked for. And where large messages may be fetched by their
+/// receiver, UCX asks of a transport that it can take back what it gave away, before it puts over it: TCP and
+/// shared memory cannot, and every put would be copied through small messages (openucx/ucx, issue 11929). Seam
+/// sends no message of more than a few bytes.
+const SETTINGS: [(&str, &str); 2] = [("KEEPALIVE_INTERVAL", "250ms"), ("RNDV_THRESH", "inf")];
 /// Steps in a row before others get their turn.
 const STEPS: u32 = 64;
 

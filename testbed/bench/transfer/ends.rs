@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The word that makes this program the receiver.
 pub(crate) const RECEIVER: &str = "receiver";
+/// The node that receives.
+const RECEIVES: &str = "d";
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,21 +58,22 @@ impl Kind {
         }
     }
 
-    /// The library with the arena registered; none where QUIC moves the bytes.
-    fn fabric(self, node: &NodeName, arena: &Arc<Arena>) -> Option<Arc<dyn Fabric>> {
-        let _ = (node, arena);
+    /// The library with the arena registered; none where QUIC moves the bytes. As in an agent, only a decode
+    /// host `receives`.
+    fn fabric(self, node: &NodeName, receives: bool, arena: &Arc<Arena>) -> Option<Arc<dyn Fabric>> {
+        let _ = (node, receives, arena);
         match self {
             Self::Quic => None,
             #[cfg(feature = "nixl")]
             Self::Nixl => {
                 let library = super::plain::nixl_library();
                 let config = seam::transport::nixl::NixlConfig { library, ..Default::default() };
-                Some(Arc::new(seam::transport::nixl::Nixl::start(node, &config, true, Arc::clone(arena)).unwrap()))
+                Some(Arc::new(seam::transport::nixl::Nixl::start(node, &config, receives, Arc::clone(arena)).unwrap()))
             }
             #[cfg(feature = "ucx")]
             Self::Ucx => {
                 let expected = seam::transport::ucx::Expected { rail: "bench".to_owned(), bandwidth_gbps: 1.0 };
-                let ucx = seam::transport::ucx::Ucx::start(&Default::default(), true, expected, Arc::clone(arena));
+                let ucx = seam::transport::ucx::Ucx::start(&Default::default(), receives, expected, Arc::clone(arena));
                 Some(Arc::new(ucx.unwrap()))
             }
         }
@@ -111,7 +114,7 @@ impl End {
         let arena = Arc::new(Arena::anonymous(bytes).unwrap());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (any, landing) = ("127.0.0.1:0".parse().unwrap(), Arc::new(Anything(bytes)));
-        let fabric = kind.fabric(&node, &arena);
+        let fabric = kind.fabric(&node, name == RECEIVES, &arena);
         let within = runtime.enter();
         let backend: Box<dyn Backend> = match &fabric {
             None => Box::new(QuicRail::start(any, &identity, arena, landing).unwrap()),
@@ -129,7 +132,7 @@ impl End {
 pub(crate) fn receive(words: &[String]) {
     let (kind, dir, bytes) = (&words[0], &words[1], &words[2]);
     let kind = Kind::here().into_iter().find(|known| known.name() == kind).unwrap();
-    let end = End::start(kind, "d", Path::new(dir), bytes.parse().unwrap());
+    let end = End::start(kind, RECEIVES, Path::new(dir), bytes.parse().unwrap());
     println!("{}", end.backend.address());
     let mut entries = Vec::new();
     for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -177,7 +180,7 @@ impl Sender {
             let mut line = String::new();
             output.read_line(&mut line).map(|_| line.trim().to_owned())
         };
-        let peer = Peer { node: "d".parse().unwrap(), address: line()? };
+        let peer = Peer { node: RECEIVES.parse().unwrap(), address: line()? };
         let link = match &end.fabric {
             None => None,
             Some(fabric) => {

@@ -91,7 +91,7 @@ impl Drop for Server {
 
 /// How many puts of a size are made in a row.
 pub(crate) fn puts(bytes: u64) -> u64 {
-    (256 * 1024 * 1024 / bytes).clamp(16, 2_000) / AT_ONCE * AT_ONCE
+    (128 * 1024 * 1024 / bytes).clamp(8, 1_000) / AT_ONCE * AT_ONCE
 }
 
 /// `ucx_perftest`'s puts of one size, so many under way; none where there is no such program. GB/s.
