@@ -13,6 +13,8 @@ use crate::model::{ObservedPath, PathState};
 
 /// The mesh is told at most once in this many milliseconds.
 const TELL_INTERVAL_MS: u64 = 200;
+/// The log says at most so often that this host is late: one that is comes and goes, more than once a second.
+const LATE_INTERVAL_MS: u64 = 60_000;
 
 /// Acts on what the health core says.
 pub(crate) struct HealthEffects {
@@ -21,11 +23,13 @@ pub(crate) struct HealthEffects {
     told: Option<Mono>,
     /// A path has changed its state since.
     untold: bool,
+    /// When the log said last that this host is late, and how often it has become so since.
+    late: (Option<Mono>, u64),
 }
 
 impl HealthEffects {
     pub(crate) fn new(links: Arc<Links>) -> Self {
-        Self { links, told: None, untold: false }
+        Self { links, told: None, untold: false, late: (None, 0) }
     }
 
     /// Tells the mesh what is not healthy, once something has changed and some time has passed.
@@ -41,6 +45,18 @@ impl HealthEffects {
         }
         self.untold = false;
         self.told = Some(now.mono);
+    }
+
+    fn became_late(&mut self, now: Now) {
+        let (said, times) = &mut self.late;
+        *times += 1;
+        if said.is_none_or(|said| now.mono >= said.plus_ms(LATE_INTERVAL_MS)) {
+            tracing::warn!(
+                times = *times,
+                "this host is late itself most of the time: path states are frozen while it is (seam_node_frozen)"
+            );
+            self.late = (Some(now.mono), 0);
+        }
     }
 }
 
@@ -80,9 +96,8 @@ impl Effects for HealthEffects {
             }
             Output::Frozen(frozen) => {
                 self.links.metrics.set("seam_node_frozen", &[], f64::from(u8::from(frozen)));
-                match frozen {
-                    true => tracing::warn!("this host is late itself most of the time: path states are frozen"),
-                    false => tracing::info!("this host is on time again: path states move again"),
+                if frozen {
+                    self.became_late(now);
                 }
             }
             Output::Refused(invalid) => tracing::error!(%invalid, "health settings refused"),
