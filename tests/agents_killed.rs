@@ -190,26 +190,6 @@ async fn audit(host: &Process, max_sessions: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_is_handed_back_while_its_host_stands_still_is_free_soon_after() {
-    let _alone = ONE_AT_A_TIME.lock().await;
-    let site = Site::new();
-    let d0 = site.start("d0", Setup { decode: Some("max_sessions = 2"), more: LASTING, ..Setup::DECODE }).await;
-    let p0 = site.start("p0", Setup { more: LASTING, ..Setup::PREFILL }).await;
-    p0.settled(1).await;
-    let record = p0.route(&request("batch", 1 << 20)).await.unwrap();
-    assert!(record.lease.is_some());
-    assert_eq!(audit(&d0, 2).await, 1);
-
-    d0.signal(Signal::STOP);
-    let path = format!("/v1/requests/{}", record.request_id.unwrap());
-    let _: Done = p0.client.delete(&path).await.unwrap();
-    until("p0 has tried in vain", async || p0.log().contains("its host does not answer")).await;
-    d0.signal(Signal::CONT);
-
-    until("the lease is free", async || audit(&d0, 2).await == 0).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decode_host_that_stood_still_for_ten_seconds_grants_nothing_twice() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let site = Site::new();

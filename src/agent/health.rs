@@ -23,13 +23,23 @@ pub(crate) struct HealthEffects {
     told: Option<Mono>,
     /// A path has changed its state since.
     untold: bool,
-    /// When the log said last that this host is late, and how often it has become so since.
-    late: (Option<Mono>, u64),
+    late: Late,
+}
+
+/// What the log has said of this host's lateness.
+#[derive(Default)]
+struct Late {
+    /// When it said last that this host is late.
+    said: Option<Mono>,
+    /// How often this host has become late since.
+    times: u64,
+    /// Since when it is late, while it is.
+    since: Option<Mono>,
 }
 
 impl HealthEffects {
     pub(crate) fn new(links: Arc<Links>) -> Self {
-        Self { links, told: None, untold: false, late: (None, 0) }
+        Self { links, told: None, untold: false, late: Late::default() }
     }
 
     /// Tells the mesh what is not healthy, once something has changed and some time has passed.
@@ -46,16 +56,26 @@ impl HealthEffects {
         self.untold = false;
         self.told = Some(now.mono);
     }
+}
 
-    fn became_late(&mut self, now: Now) {
-        let (said, times) = &mut self.late;
-        *times += 1;
-        if said.is_none_or(|said| now.mono >= said.plus_ms(LATE_INTERVAL_MS)) {
+impl Late {
+    /// Says that this host is late at most once in a while, and that it is no longer where it was for as long.
+    fn says(&mut self, now: Now, frozen: bool) {
+        if !frozen {
+            let ms = self.since.take().map_or(0, |since| now.mono.ms_since(since));
+            if ms >= LATE_INTERVAL_MS {
+                tracing::info!(seconds = ms / 1_000, "this host is on time again: path states move again");
+            }
+            return;
+        }
+        self.since = Some(now.mono);
+        self.times += 1;
+        if self.said.is_none_or(|said| now.mono >= said.plus_ms(LATE_INTERVAL_MS)) {
             tracing::warn!(
-                times = *times,
+                times = self.times,
                 "this host is late itself most of the time: path states are frozen while it is (seam_node_frozen)"
             );
-            self.late = (Some(now.mono), 0);
+            (self.said, self.times) = (Some(now.mono), 0);
         }
     }
 }
@@ -96,9 +116,7 @@ impl Effects for HealthEffects {
             }
             Output::Frozen(frozen) => {
                 self.links.metrics.set("seam_node_frozen", &[], f64::from(u8::from(frozen)));
-                if frozen {
-                    self.became_late(now);
-                }
+                self.late.says(now, frozen);
             }
             Output::Refused(invalid) => tracing::error!(%invalid, "health settings refused"),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::links::Links;
 use super::owner::Effects;
@@ -20,8 +20,8 @@ const LATE_GRANT: Duration = Duration::from_secs(5);
 /// A host is told so often in a row what its holder wants with a lease.
 const TRIES: u32 = 3;
 const TRY_TIMEOUT: Duration = Duration::from_millis(500);
-/// One that did not answer is told of a hand-back again after a pause, each twice as long as the one before, for so
-/// long: what has landed without its holder's knowledge has no time to live, and stays until somebody ends it.
+/// One that did not answer is told that a lease is handed back again after a pause, each twice as long as the one
+/// before, for so long: if it has landed without its holder's knowledge it has no time to live.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const AGAIN_FOR: Duration = Duration::from_secs(600);
@@ -94,11 +94,13 @@ impl Effects for PolicyEffects {
                 None
             }
             Output::GiveBack(lease) => {
-                self.hand_back(LeaseCall::Release(lease.clone()), lease);
+                self.give_back(lease);
                 None
             }
             Output::GiveUp(lease) => {
-                self.hand_back(LeaseCall::GiveUp(lease.clone()), lease);
+                // What has landed stays its engine's, and what has not ends by its time to live.
+                let links = self.links.clone();
+                tokio::spawn(async move { tell(&links, &LeaseCall::GiveUp(lease.clone()), &lease).await });
                 None
             }
             Output::OverrideEnded(target) => {
@@ -137,8 +139,9 @@ async fn ask_lease(links: Arc<Links>, node: NodeName, ask: LeaseAsk, timeout: Du
 }
 
 impl PolicyEffects {
-    fn hand_back(&self, call: LeaseCall, lease: LeaseId) {
+    fn give_back(&self, lease: LeaseId) {
         let (links, again) = (self.links.clone(), self.again.clone());
+        let call = LeaseCall::Release(lease.clone());
         tokio::spawn(async move {
             if tell(&links, &call, &lease).await {
                 return;
@@ -147,34 +150,52 @@ impl PolicyEffects {
                 links.metrics.dropped("hand_backs");
                 return;
             };
-            if !tell_again(&links, &call, &lease).await {
-                tracing::warn!(%lease, "its host never heard that it was handed back");
+            for pause in pauses() {
+                sleep(pause).await;
+                if ask(&links, &call, &lease).await {
+                    return;
+                }
             }
+            tracing::warn!(%lease, "its host never heard that it was handed back");
         });
     }
 }
 
 /// Tells the host that granted a lease what its holder wants with it. Whether it has heard.
 pub(crate) async fn tell(links: &Links, call: &LeaseCall, lease: &LeaseId) -> bool {
-    let Some(mesh) = links.mesh.get() else { return false };
     for _ in 0..TRIES {
-        if mesh.call_lease(&lease.node, call.clone(), TRY_TIMEOUT).await.is_some() {
+        if ask(links, call, lease).await {
             return true;
         }
     }
-    tracing::info!(%lease, "its host does not answer");
+    tracing::warn!(%lease, call = call.name(), "the lease's host does not answer");
     false
 }
 
-async fn tell_again(links: &Links, call: &LeaseCall, lease: &LeaseId) -> bool {
+async fn ask(links: &Links, call: &LeaseCall, lease: &LeaseId) -> bool {
     let Some(mesh) = links.mesh.get() else { return false };
-    let (until, mut pause) = (Instant::now() + AGAIN_FOR, FIRST_PAUSE);
-    while Instant::now() < until {
-        sleep(pause).await;
-        if mesh.call_lease(&lease.node, call.clone(), TRY_TIMEOUT).await.is_some() {
-            return true;
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+    mesh.call_lease(&lease.node, call.clone(), TRY_TIMEOUT).await.is_some()
+}
+
+/// The pauses before each try, all together [`AGAIN_FOR`].
+fn pauses() -> impl Iterator<Item = Duration> {
+    let longer = |pause: &Duration| Some((*pause * 2).min(LONGEST_PAUSE));
+    std::iter::successors(Some(FIRST_PAUSE), longer).scan(AGAIN_FOR, |left, pause| {
+        let pause = pause.min(*left);
+        *left -= pause;
+        (!pause.is_zero()).then_some(pause)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hand_back_is_tried_again_after_longer_pauses_for_ten_minutes() {
+        let pauses: Vec<u64> = pauses().map(|pause| pause.as_secs()).collect();
+        assert_eq!(pauses[..7], [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(pauses.iter().sum::<u64>(), 600);
+        assert!(pauses.iter().all(|pause| (1..=30).contains(pause)));
     }
-    false
 }

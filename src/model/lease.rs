@@ -155,6 +155,19 @@ pub enum LeaseCall {
     GiveUp(LeaseId),
 }
 
+impl LeaseCall {
+    /// What is asked, as logs say it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ask(_) => "ask",
+            Self::Release(_) => "release",
+            Self::Renew { .. } => "renew",
+            Self::GiveUp(_) => "give_up",
+        }
+    }
+}
+
 /// The answer to a [`LeaseCall`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LeaseCallReply {

@@ -10,7 +10,7 @@ use crate::policy;
 
 /// This long after the policy has gone on a grant is still heard, so that it can be given up.
 const LATE_GRANT_MS: u64 = 5_000;
-/// A hand-back is tried this often.
+/// A hand-back is tried this often; agents try longer, by which a cut that outlasts these tries matters less to them.
 const GIVE_BACK_TRIES: u32 = 3;
 const GIVE_BACK_TIMEOUT_MS: u64 = 500;
 

@@ -26,7 +26,7 @@ use crate::model::NodeName;
 use inside::Inside;
 pub(super) use link::{Target, WorkerEntry, WorkerLink};
 pub(super) use members::{Announcement, Members, Token};
-use put::Job;
+use put::{Asker, Job};
 
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
@@ -92,7 +92,7 @@ pub(super) trait Engine: Sized + 'static {
     /// Forgets a peer and its connections. Nothing to it is under way any more.
     fn forget(&mut self, peer: &Self::Peer);
 
-    /// Something to this peer did not come to its end in time, and nothing else is under way to it.
+    /// Something to this peer did not come to its end in time. What is left of it is dropped next.
     fn give_up(&mut self, _peer: &Self::Peer) {}
 
     /// Begins to write spans into a peer's memory. An error says that nothing was begun: what fails later is a
@@ -184,14 +184,11 @@ impl<E: Engine> Drop for Known<E> {
     }
 }
 
-/// Takes a peer that is known now, and what says when it can be spoken to no more.
-type Answer<E> = oneshot::Sender<Result<(<E as Engine>::Peer, Arc<AtomicBool>), FabricError>>;
-
 enum Command<E: Engine> {
     /// A peer's words, and who that must be.
-    Know(E::Words, NodeName, Answer<E>),
+    Know(E::Words, NodeName, oneshot::Sender<Result<E::Peer, FabricError>>),
     Forget(E::Peer),
-    Put(E::Peer, Job, CancellationToken, oneshot::Sender<Put>),
+    Put(E::Peer, Job, Asker),
     Close(oneshot::Sender<()>),
 }
 
@@ -269,13 +266,15 @@ impl<E: Engine> Worker<E> {
     async fn know(&self, words: E::Words, node: NodeName) -> Result<Remote<E>, FabricError> {
         let (answer, answered) = oneshot::channel();
         self.line.tell(Command::Know(words, node, answer))?;
-        let (peer, over) = answered.await.unwrap_or_else(|_| Err(ended::<E>()))?;
+        let peer = answered.await.unwrap_or_else(|_| Err(ended::<E>()))?;
+        let over = Arc::new(AtomicBool::new(false));
         Ok(Remote(Arc::new(Known { peer, over, line: Arc::clone(&self.line) })))
     }
 
     async fn put(&self, remote: &Remote<E>, job: Job, cancel: CancellationToken) -> Put {
         let (done, put) = oneshot::channel();
-        match self.line.tell(Command::Put(remote.0.peer.clone(), job, cancel, done)) {
+        let asker = Asker { cancel, over: Arc::clone(&remote.0.over), done: Some(done) };
+        match self.line.tell(Command::Put(remote.0.peer.clone(), job, asker)) {
             Ok(()) => put.await.unwrap_or_else(|_| Put { result: Err(ended::<E>()), over: false }),
             Err(error) => Put { result: Err(error), over: true },
         }

@@ -30,7 +30,7 @@ impl Arrivals {
         Self { inner: Mutex::default(), awaited: Arc::clone(awaited) }
     }
 
-    /// Waits for a number; `known` is called once whoever brings announcements can see that.
+    /// Waits for a number, which nobody else does; `known` is called once whoever brings announcements can see that.
     pub(crate) async fn arrived(&self, number: u64, known: impl FnOnce()) {
         let (come, comes) = oneshot::channel();
         {
@@ -46,7 +46,7 @@ impl Arrivals {
         let _no_longer = Waiting { arrivals: self, number };
         known();
         if comes.await.is_err() {
-            // Another waits for the same number instead. Whoever waits has a deadline.
+            // Nothing will come any more. Whoever waits has a deadline.
             std::future::pending::<()>().await;
         }
     }

@@ -108,7 +108,7 @@ impl Endpoint {
         let key = self.keys.iter().find(|(of, _)| *of == place).map(|(_, key)| *key);
         let key = key.ok_or_else(|| FabricError::Local("no key to the peer's memory".to_owned()))?;
         let param = RequestParam { mask: OP_MEMORY, memory: self.ucp.memory(place), ..RequestParam::NONE };
-        let mut request = Request::new(&self.ucp, WHAT);
+        let (mut request, mut begun) = (Request::new(&self.ucp, WHAT), false);
         for (from, to, length) in spans {
             // SAFETY: the endpoint is open and the key is of it; the caller promises the memory, and
             // remote memory is the library's and the peer's to check.
@@ -119,8 +119,12 @@ impl Endpoint {
             if !request.add(put) {
                 break;
             }
+            begun = true;
         }
-        Ok(request)
+        match request.refused() {
+            Some(error) if !begun => Err(error),
+            _ => Ok(request),
+        }
     }
 
     /// Begins to wait until everything that was written is there.

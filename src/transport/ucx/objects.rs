@@ -315,6 +315,11 @@ impl Request {
         self.failed.is_none()
     }
 
+    /// Why a call was refused, if one was.
+    pub(super) fn refused(&self) -> Option<FabricError> {
+        self.failed.map(|status| self.ucp.fault(self.what, status))
+    }
+
     /// Keeps what the library reads, where it stays.
     pub(super) fn keep(&mut self, words: [u8; Announcement::BYTES]) -> *const c_void {
         (&raw const **self.words.insert(Box::new(words))).cast()
@@ -334,10 +339,7 @@ impl Request {
             // SAFETY: it has ended and is used no more.
             unsafe { (api.request_free)(request) };
         }
-        match self.failed {
-            Some(status) => Progress::Failed(self.ucp.fault(self.what, status)),
-            None => Progress::Done,
-        }
+        self.refused().map_or(Progress::Done, Progress::Failed)
     }
 }
 

@@ -62,6 +62,8 @@ impl Drop for Channel {
 pub(super) struct QueuePair {
     pair: *mut sys::ibv_qp,
     queue: *mut sys::ibv_cq,
+    /// The device would not destroy the pair.
+    stays: bool,
     channel: Rc<Channel>,
 }
 
@@ -131,7 +133,7 @@ impl QueuePair {
             unsafe { (api.destroy_cq)(queue) };
             return Err(error);
         }
-        Ok(Self { pair, queue, channel })
+        Ok(Self { pair, queue, stays: false, channel })
     }
 
     fn device(&self) -> &Device {
@@ -286,20 +288,22 @@ impl QueuePair {
     }
 
     fn destroy_pair(&mut self) -> bool {
-        let pair = std::mem::replace(&mut self.pair, std::ptr::null_mut());
-        // SAFETY: it was made, and is not used any more.
-        pair.is_null() || unsafe { (self.device().api.destroy_qp)(pair) } == 0
+        // SAFETY: it was made, and is not used any more; one that stays is not tried twice.
+        if !self.pair.is_null() && !self.stays && unsafe { (self.device().api.destroy_qp)(self.pair) } == 0 {
+            self.pair = std::ptr::null_mut();
+        } else if !self.pair.is_null() && !std::mem::replace(&mut self.stays, true) {
+            tracing::warn!("the device keeps a queue pair until this process ends");
+        }
+        self.pair.is_null()
     }
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        if !self.destroy_pair() {
-            tracing::warn!("the device keeps a queue pair until this process ends");
-            return;
+        if self.destroy_pair() {
+            // SAFETY: its only pair is gone.
+            unsafe { (self.device().api.destroy_cq)(self.queue) };
         }
-        // SAFETY: its only pair is gone.
-        unsafe { (self.device().api.destroy_cq)(self.queue) };
     }
 }
 

@@ -140,10 +140,8 @@ impl<E: Engine> Entry for WorkerEntry<E> {
     }
 
     fn close(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async {
-            self.worker.members.dismiss(&self.token);
-            // Who has a key keeps it, and what was posted lands.
-            false
-        })
+        // Who has a key keeps it, and what was posted lands. Other puts of the session may still announce
+        // themselves, so the token stays until it ends.
+        Box::pin(std::future::ready(false))
     }
 }

@@ -1,6 +1,8 @@
 //! One put, chunk by chunk.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -16,8 +18,21 @@ const CHUNK_BYTES: u64 = 4 * 1024 * 1024;
 const CHUNK_PIECES: usize = 512;
 /// Chunks under way of one put.
 const WINDOW: usize = 4;
-/// How long the last chunks of a put that was given up may take to end.
-const DRAIN: Duration = Duration::from_secs(3);
+/// How long what was given up may take to end.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// The last chunks of a put; and how long one may stand still that nobody gives up.
+    pub(super) drain: Duration,
+    /// What has not ended by then, until its peer is given up, whatever else is under way to it. Far below
+    /// `transfer.fence_max`, after which the far side gives its memory to somebody else.
+    pub(super) stuck: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { drain: Duration::from_secs(3), stuck: Duration::from_secs(5) }
+    }
+}
 
 /// What is to be put.
 pub(crate) struct Job {
@@ -32,6 +47,15 @@ pub(crate) struct Job {
     pub(crate) announcement: Option<Announcement>,
     /// How long it may take.
     pub(crate) deadline: Duration,
+}
+
+/// Who has asked for a put.
+pub(crate) struct Asker {
+    /// Nothing more is to be written.
+    pub(super) cancel: CancellationToken,
+    /// Told, before the end, that the link can be used no more.
+    pub(super) over: Arc<AtomicBool>,
+    pub(super) done: Option<oneshot::Sender<Put>>,
 }
 
 /// How far a put is.
@@ -55,12 +79,14 @@ pub(super) struct Transfer<E: Engine> {
     under_way: Vec<E::Request>,
     announcement: Option<Announcement>,
     deadline: Instant,
-    cancel: CancellationToken,
+    asker: Asker,
+    drain: Duration,
+    /// When something of it has ended last, or was begun.
+    moved: Instant,
     /// Why no further chunk is posted, and how long those under way are waited for.
     given_up: Option<(FabricError, Instant)>,
     /// A chunk has failed, and may have left something behind on its way.
     failed: bool,
-    done: Option<oneshot::Sender<Put>>,
 }
 
 /// What a step has come to.
@@ -79,13 +105,7 @@ pub(super) enum Step<E: Engine> {
 }
 
 impl<E: Engine> Transfer<E> {
-    pub(super) fn new(
-        peer: E::Peer,
-        job: Job,
-        memory: &Memory,
-        cancel: CancellationToken,
-        done: oneshot::Sender<Put>,
-    ) -> Self {
+    pub(super) fn new(peer: E::Peer, job: Job, memory: &Memory, asker: Asker, drain: Duration) -> Self {
         let (local, (to, remote)) = (memory.region(job.place), job.remote);
         Self {
             peer,
@@ -96,10 +116,11 @@ impl<E: Engine> Transfer<E> {
             under_way: Vec::new(),
             announcement: job.announcement,
             deadline: Instant::now() + job.deadline,
-            cancel,
+            asker,
+            drain,
+            moved: Instant::now(),
             given_up: None,
             failed: false,
-            done: Some(done),
         }
     }
 
@@ -117,12 +138,15 @@ impl<E: Engine> Transfer<E> {
         let mut moved = self.under_way.len() < before;
         if let Some(error) = failed {
             self.fail(error);
-        } else if self.cancel.is_cancelled() {
+        } else if self.asker.cancel.is_cancelled() {
             self.give_up(FabricError::Cancelled);
         } else if Instant::now() >= self.deadline {
             self.give_up(FabricError::TimedOut);
         }
         moved |= self.post(engine);
+        if moved {
+            self.moved = Instant::now();
+        }
         if self.under_way.is_empty() {
             return match self.stage {
                 // What was given up before anything was posted is over, and what has failed cannot be
@@ -175,6 +199,11 @@ impl<E: Engine> Transfer<E> {
         Step::Moved
     }
 
+    /// Whether something of it may still come to its end by itself.
+    pub(super) fn moves(&self) -> bool {
+        self.given_up.is_none() && self.moved.elapsed() < self.drain
+    }
+
     fn fail(&mut self, error: FabricError) {
         self.failed = true;
         self.give_up(error);
@@ -182,7 +211,7 @@ impl<E: Engine> Transfer<E> {
 
     fn give_up(&mut self, error: FabricError) {
         self.chunks.clear();
-        self.given_up.get_or_insert((error, Instant::now() + DRAIN));
+        self.given_up.get_or_insert((error, Instant::now() + self.drain));
     }
 
     fn end(&mut self) -> Step<E> {
@@ -192,7 +221,10 @@ impl<E: Engine> Transfer<E> {
         let over = flushed || self.stage == Stage::Announces;
         let result = self.given_up.take().map_or(Ok(()), |(error, _)| Err(error));
         let peer_gone = matches!(result, Err(FabricError::PeerGone(_)));
-        if let Some(done) = self.done.take() {
+        if peer_gone || !self.under_way.is_empty() {
+            self.asker.over.store(true, Ordering::Relaxed);
+        }
+        if let Some(done) = self.asker.done.take() {
             // Fails only if nobody waits any more.
             let _ = done.send(Put { result, over });
         }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use seam::api::{Done, RouteRequest, Status, TransferReport, TransferRequest, TransferResult};
 use seam::client::{Client, segment};
-use seam::model::{Extent, LeaseId, NodeName, Role};
+use seam::model::{Extent, LeaseId, NodeName, RequestId, Role};
 use seam::policy::record::DecisionRecord;
 use seam::trace::Arrival;
 use tokio::sync::Semaphore;
@@ -144,30 +145,43 @@ async fn serve(hosts: &Hosts, client: &Client, arrival: &Arrival, hold: Duration
     let outcome = record.outcome;
     let Some(lease) = record.lease else { return Seen::Refused(outcome) };
     let blocks = vec![Extent { offset: 0, bytes: arrival.kv_bytes }];
-    let answer = client.post("/v1/transfers", &TransferRequest { lease: lease.id.clone(), blocks, chunk: None }).await;
-    let report: Result<TransferReport, _> = answer;
-    let error = match report {
-        Ok(report) if report.result == TransferResult::Delivered => {
-            let elapsed_ms = asked.elapsed().as_secs_f64() * 1_000.0;
-            tokio::select! { () = over.cancelled() => {}, () = sleep(hold) => {} }
-            let released = release(hosts, &report.lease.map_or(lease.id, |last| last.id)).await;
-            let delivery = Delivery { bytes: report.bytes, elapsed_ms, attempts: report.attempts.len(), released };
-            return Seen::Delivered(outcome, delivery);
-        }
-        Ok(report) => {
-            let last = report.attempts.last();
-            let error = last.and_then(|attempt| attempt.error.as_deref()).unwrap_or("no reason given");
-            format!("{}: {error}", last.map_or_else(|| "no path".to_owned(), |attempt| attempt.path.to_string()))
-        }
-        Err(error) => error.to_string(),
+    let question = TransferRequest { lease: lease.id.clone(), blocks, chunk: None };
+    let report: TransferReport = match client.post("/v1/transfers", &question).await {
+        Ok(report) => report,
+        Err(error) => return Seen::Failed(outcome, given_up(client, record.request_id, error.to_string()).await),
     };
-    // Whatever is left of it on either side is freed, as a gateway that gives up does.
-    if let Some(request) = record.request_id
-        && let Err(second) = client.delete::<Done>(&format!("/v1/requests/{}", segment(request.as_str()))).await
-    {
-        return Seen::Failed(outcome, format!("{error}; {second}"));
+    if report.result == TransferResult::Delivered {
+        let elapsed_ms = asked.elapsed().as_secs_f64() * 1_000.0;
+        let held = async {
+            tokio::select! { () = over.cancelled() => {}, () = sleep(hold) => {} }
+        };
+        tokio::join!(held, end_failed(hosts, &report));
+        let released = release(hosts, &report.lease.map_or(lease.id, |last| last.id)).await;
+        let delivery = Delivery { bytes: report.bytes, elapsed_ms, attempts: report.attempts.len(), released };
+        return Seen::Delivered(outcome, delivery);
     }
-    Seen::Failed(outcome, error)
+    end_failed(hosts, &report).await;
+    let last = report.attempts.last();
+    let error = last.and_then(|attempt| attempt.error.as_deref()).unwrap_or("no reason given");
+    let path = last.map_or_else(|| "no path".to_owned(), |attempt| attempt.path.to_string());
+    Seen::Failed(outcome, given_up(client, record.request_id, format!("{path}: {error}")).await)
+}
+
+/// Frees what is left of a request on either side, as a gateway does that gives up; says why it does, and what went
+/// wrong with that.
+async fn given_up(client: &Client, request: Option<RequestId>, error: String) -> String {
+    let Some(request) = request else { return error };
+    match client.delete::<Done>(&format!("/v1/requests/{}", segment(request.as_str()))).await {
+        Ok(_) => error,
+        Err(second) => format!("{error}; {second}"),
+    }
+}
+
+/// Ends what attempts that failed may have left: the bytes of one whose answer was lost have landed, and nobody comes
+/// for them. A host that does not answer is left alone: most attempts fail because it is gone.
+async fn end_failed(hosts: &Hosts, report: &TransferReport) {
+    let failed = report.attempts.iter().filter(|attempt| attempt.result != TransferResult::Delivered);
+    let _ = join_all(failed.map(|attempt| release(hosts, &attempt.lease))).await;
 }
 
 /// Tells the decode host that the session is over, as its engine would.
