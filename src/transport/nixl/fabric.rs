@@ -125,8 +125,9 @@ struct NixlOpening {
 impl Opening for NixlOpening {
     fn connect(self: Box<Self>, welcome: Vec<u8>) -> BoxFuture<'static, Result<Arc<dyn Link>, FabricError>> {
         Box::pin(async move {
-            let words: Words = codec::decode(&welcome)
-                .map_err(|error| FabricError::Skew(format!("not a welcome that this version of Seam knows: {error}")))?;
+            let words: Words = codec::decode(&welcome).map_err(|error| {
+                FabricError::Skew(format!("not a welcome that this version of Seam knows: {error}"))
+            })?;
             WorkerLink::connect(self.worker, &self.version, words.metadata, words.target, self.peer).await
         })
     }

@@ -142,8 +142,9 @@ struct UcxOpening {
 impl Opening for UcxOpening {
     fn connect(self: Box<Self>, welcome: Vec<u8>) -> BoxFuture<'static, Result<Arc<dyn Link>, FabricError>> {
         Box::pin(async move {
-            let words: Words = codec::decode(&welcome)
-                .map_err(|error| FabricError::Skew(format!("not a welcome that this version of Seam knows: {error}")))?;
+            let words: Words = codec::decode(&welcome).map_err(|error| {
+                FabricError::Skew(format!("not a welcome that this version of Seam knows: {error}"))
+            })?;
             let theirs = &words.target.version;
             if !are_alike(&self.version, theirs) {
                 let detail = format!(
