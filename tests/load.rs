@@ -14,7 +14,8 @@ use std::process::{Child, Command, Stdio};
 
 use process::{Process, Setup, Site, until};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use seam::api::Done;
+use serde_json::{Value, json};
 
 fn load(agents: &[&Process], more: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seamctl"));
@@ -63,6 +64,25 @@ async fn every_request_is_delivered_and_released_and_a_signal_ends_the_load_with
     let (status, summary, said) = ended(endless).await;
     assert_eq!((status, said.as_str()), (Some(0), ""), "{summary}");
     assert_eq!(number(&summary, "released"), number(&summary, "delivered"), "{summary}");
+    until("no lease is left", async || d0.leases().await.is_empty() && p0.leases().await.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_attempts_without_an_answer_left_on_their_decode_host_are_ended() {
+    let site = Site::new();
+    // Nobody else ends a session of such an engine.
+    let d0 =
+        site.start("d0", Setup { decode: Some("max_sessions = 64\nengine.kind = \"static\""), ..Setup::DECODE }).await;
+    let p0 = site.start("p0", Setup { more: "[transfer]\nbudget = \"2s\"\n", ..Setup::PREFILL }).await;
+    p0.settled(1).await;
+    let _: Done = p0.client.put("/v1/faults", &json!({"rail": "r0", "mode": "unanswered"})).await.unwrap();
+
+    let endless = load(&[&p0, &d0], &["--rate", "4", "--duration", "1s", "--hold", "1h", "--mix", "batch=1"]);
+    until("bytes have arrived", async || d0.leases().await.iter().any(|lease| lease.state == "delivered")).await;
+    let (_, summary, said) = ended(endless).await;
+    assert_eq!(number(&summary, "delivered"), 0, "{summary}");
+    assert!(number(&summary, "failed") > 0, "{summary}");
+    assert!(!said.contains("stays"), "{said}");
     until("no lease is left", async || d0.leases().await.is_empty() && p0.leases().await.is_empty()).await;
 }
 

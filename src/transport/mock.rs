@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Backend, BoxFuture, PathError, Peer, Write, Written};
 use crate::model::NodeName;
@@ -100,6 +100,7 @@ impl<B: Backend> Backend for Faulty<B> {
                 Fault::Lost(_) | Fault::Stall => return Err(timed_out(peer, deadline).await),
                 Fault::Refuse => return Err(refused(peer)),
                 Fault::Delay(delay) => delay,
+                Fault::Unanswered => Duration::ZERO,
             };
             let left = bear(peer, delay, deadline).await?;
             let elapsed = self.inner.probe(peer, payload_bytes, left).await;
@@ -113,6 +114,12 @@ impl<B: Backend> Backend for Faulty<B> {
             let delay = match self.switch.draw(&peer.node, write.blocks.bytes()) {
                 Fault::Stall => return Err(timed_out(peer, deadline).await),
                 Fault::Refuse => return Err(refused(peer)),
+                Fault::Unanswered => {
+                    let began = Instant::now();
+                    self.inner.write(peer, write).await?;
+                    sleep(deadline.saturating_sub(began.elapsed())).await;
+                    return Err(late(peer, deadline));
+                }
                 Fault::Lost(delay) => {
                     bear(peer, delay, deadline).await?;
                     let detail = "injected fault: the transfer was lost".to_owned();
@@ -157,6 +164,10 @@ async fn bear(peer: &Peer, delay: Duration, deadline: Duration) -> Result<Durati
 
 async fn timed_out(peer: &Peer, deadline: Duration) -> PathError {
     sleep(deadline).await;
+    late(peer, deadline)
+}
+
+fn late(peer: &Peer, deadline: Duration) -> PathError {
     whole(PathError::TimedOut { peer: peer.node.clone(), limit_ms: 0 }, deadline)
 }
 

@@ -31,6 +31,8 @@ coded!(
         Stall = "stall",
         /// Everything is refused.
         Refuse = "refuse",
+        /// What is written arrives, and its answer does not; probes are well.
+        Unanswered = "unanswered",
     }
 );
 
@@ -82,6 +84,8 @@ pub enum Fault {
     Stall,
     /// It is refused.
     Refuse,
+    /// A write is done, and nobody hears of it.
+    Unanswered,
 }
 
 impl Faults {
@@ -133,6 +137,7 @@ impl Faults {
             }
             FaultMode::Stall => Fault::Stall,
             FaultMode::Refuse => Fault::Refuse,
+            FaultMode::Unanswered => Fault::Unanswered,
         }
     }
 }
@@ -165,7 +170,7 @@ mod tests {
     fn delays_ms(faults: &Faults, bytes: u64) -> Vec<f64> {
         let of = |fault| match fault {
             Fault::Delay(delay) | Fault::Lost(delay) => delay.as_secs_f64() * 1e3,
-            Fault::Stall | Fault::Refuse => panic!("no delay"),
+            Fault::Stall | Fault::Refuse | Fault::Unanswered => panic!("no delay"),
         };
         draws(faults, bytes).into_iter().map(of).collect()
     }

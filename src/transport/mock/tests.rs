@@ -1,6 +1,6 @@
 //! The decorator over a backend that answers at once.
 
-use tokio::time::Instant;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::model::Extent;
@@ -8,7 +8,10 @@ use crate::model::Extent;
 const INNER: Duration = Duration::from_micros(50);
 const DEADLINE: Duration = Duration::from_millis(500);
 
-struct Instantly;
+#[derive(Default)]
+struct Instantly {
+    writes: AtomicU32,
+}
 
 impl Backend for Instantly {
     fn address(&self) -> String {
@@ -20,6 +23,7 @@ impl Backend for Instantly {
     }
 
     fn write<'a>(&'a self, _: &'a Peer, write: Write) -> BoxFuture<'a, Result<Written, PathError>> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
         Box::pin(
             async move { Ok(Written { bytes: write.blocks.bytes(), hash: [0; 32], elapsed: INNER, shared_bytes: 0 }) },
         )
@@ -45,7 +49,7 @@ fn write(bytes: u64) -> Write {
 fn faulty(faults: Option<Faults>) -> Faulty<Instantly> {
     let switch = FaultSwitch::new();
     switch.set(faults).unwrap();
-    Faulty::new(Instantly, switch)
+    Faulty::new(Instantly::default(), switch)
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,6 +99,17 @@ async fn a_refusal_comes_at_once_and_only_from_the_peers_that_are_named() {
     assert!(matches!(backend.probe(&peer("d"), 64, DEADLINE).await, Err(PathError::Refused { .. })));
     assert!(matches!(backend.write(&peer("d"), write(9)).await, Err(PathError::Refused { .. })));
     assert_eq!(backend.probe(&peer("e"), 64, DEADLINE).await, Ok(INNER));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_is_done_and_takes_exactly_the_deadline_and_probes_are_well() {
+    let backend = faulty(Some(Faults::new(FaultMode::Unanswered)));
+    let started = Instant::now();
+    assert_eq!(backend.probe(&peer("d"), 64, DEADLINE).await, Ok(INNER));
+    assert_eq!((started.elapsed(), backend.inner().writes.load(Ordering::Relaxed)), (Duration::ZERO, 0));
+    let limit = PathError::TimedOut { peer: "d".parse().unwrap(), limit_ms: 500 };
+    assert_eq!(backend.write(&peer("d"), write(9)).await, Err(limit));
+    assert_eq!((started.elapsed(), backend.inner().writes.load(Ordering::Relaxed)), (DEADLINE, 1));
 }
 
 #[tokio::test(start_paused = true)]
