@@ -10,8 +10,8 @@ import json
 
 def news(by, counter):
     """What a counter has counted in a minute. Its series is born when it first counts, and `increase` takes what it
-    is born with for old: of a series that was nowhere in the hour before all is new."""
-    return (f"sum by ({by}) (({counter} unless last_over_time({counter}[1h] offset 1m)) "
+    is born with for old: of a series that was nowhere in the minute before that, all is new."""
+    return (f"sum by ({by}) (({counter} unless last_over_time({counter}[1m] offset 1m)) "
             f"or increase({counter}[1m]))")
 
 
