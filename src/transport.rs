@@ -10,6 +10,8 @@ mod bell;
 mod blocks;
 mod dial;
 pub mod fabric;
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+mod loader;
 pub mod mock;
 pub mod nixl;
 pub mod quic;

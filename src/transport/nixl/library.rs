@@ -164,6 +164,7 @@ mod tests {
     #[test]
     fn what_is_no_library_is_no_panic() {
         let (_site, library) = wheel("1.5.1");
-        assert!(super::super::api::Api::load(&library).is_err());
+        let error = super::super::api::Api::load(&library).err().unwrap();
+        assert!(error.contains(NAME) && error.contains("file too short"), "{error}");
     }
 }
