@@ -24,7 +24,8 @@ pub(super) struct Patience {
     /// The last chunks of a put; and how long one may stand still that nobody gives up.
     pub(super) drain: Duration,
     /// What has not ended by then, until its peer is given up, whatever else is under way to it. Far below
-    /// `transfer.fence_max`, after which the far side gives its memory to somebody else.
+    /// `transfer.fence_max`, after which the far side gives its memory to somebody else: the configuration
+    /// is refused where that is shorter than both together and a margin.
     pub(super) stuck: Duration,
 }
 
