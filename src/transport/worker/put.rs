@@ -205,6 +205,19 @@ impl<E: Engine> Transfer<E> {
         self.given_up.is_none() && self.moved.elapsed() < self.drain
     }
 
+    /// Ends it at once, if anything of it has begun. What had not ended is to be given up with its peer.
+    pub(super) fn abandon(&mut self, error: &FabricError) -> Option<Vec<E::Request>> {
+        if !self.posted && self.stage == Stage::Posts {
+            return None;
+        }
+        self.fail(error.clone());
+        self.asker.over.store(true, Ordering::Relaxed);
+        match self.end() {
+            Step::Ended { left, .. } => Some(left),
+            Step::Moved | Step::Waits => None,
+        }
+    }
+
     fn fail(&mut self, error: FabricError) {
         self.failed = true;
         self.give_up(error);
