@@ -16,6 +16,8 @@ pub mod mock;
 pub mod nixl;
 pub mod quic;
 mod slots;
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+mod starting;
 mod stream;
 pub mod ucx;
 pub mod verbs;

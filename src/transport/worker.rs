@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::bell::{Bell, wait};
 use super::fabric::scratch;
 use super::fabric::{FabricError, Put};
+use super::starting;
 use crate::arena::{Arena, Segment};
 use crate::model::NodeName;
 use inside::Inside;
@@ -233,6 +234,7 @@ impl<E: Engine> Worker<E> {
         arena: Arc<Arena>,
         make: impl FnOnce(&Rc<Memory>) -> Result<(E, K), X> + Send + 'static,
     ) -> Result<(Self, K), X> {
+        let arena_bytes = arena.size();
         let (commands, received) = sync_channel(MAX_WAITING);
         let bell = Arc::new(Bell::new().map_err(|error| ThreadError(error.to_string()))?);
         let members = Arc::new(Members::default());
@@ -257,8 +259,7 @@ impl<E: Engine> Worker<E> {
             .name(format!("seam-{}", E::NAME.to_lowercase()))
             .spawn(run)
             .map_err(|error| ThreadError(error.to_string()))?;
-        let ended = |_| ThreadError(format!("the thread for {} has ended", E::NAME));
-        let known = started.recv().map_err(ended)??;
+        let known = starting::started(&started, E::NAME, arena_bytes).map_err(ThreadError)??;
         Ok((Self { line: Arc::new(Line { commands: Some(commands), bell }), members }, known))
     }
 
