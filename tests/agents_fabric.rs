@@ -163,6 +163,11 @@ async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_
         line.is_some()
     })
     .await;
+    // Whatever comes of it, the operator is told, once.
+    let log = p0.log();
+    let told = "the peer's library is of another version";
+    assert_eq!(log.matches(told).count(), 1, "{log}");
+    assert!(log.contains(&format!("this side's {} is ", mover.backend.to_uppercase())), "{log}");
     // Either they get along, or the path is known to carry nothing, and why: nothing hangs.
     let line = line.unwrap();
     println!("{} to {}: {:?}", new, old, line.health);

@@ -397,7 +397,7 @@ async fn a_peer_that_is_not_there_fails_within_the_deadline(world: World) {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let absent = Peer { node: name("d"), address: silent.local_addr().unwrap().to_string() };
     let deadline = Duration::from_millis(300);
-    let expected = PathError::TimedOut { peer: name("d"), limit_ms: 300 };
+    let expected = PathError::TimedOut { peer: name("d"), limit_ms: 300, doubt: None };
     assert_eq!(p.backend.probe(&absent, 64, deadline).await, Err(expected.clone()));
     assert_eq!(p.write_within(deadline, &absent, lease(1), &[extent(0, 9)]).await, Err(expected));
 }
@@ -437,7 +437,7 @@ async fn a_peer_that_dies_under_way_without_a_word_times_out(world: World) {
     kill(runtime).await;
     proxy.mend();
     let result = writing.await.unwrap();
-    assert_eq!(result, Err(PathError::TimedOut { peer: name("d"), limit_ms: 5_000 }));
+    assert_eq!(result, Err(PathError::TimedOut { peer: name("d"), limit_ms: 5_000, doubt: None }));
 }
 
 async fn a_peer_that_restarted_is_used_again(world: World) {
@@ -491,7 +491,7 @@ async fn a_peer_behind_a_cut_network_times_out_and_is_used_again_when_it_is_mend
     p.probe(&through, 64).await.unwrap();
     proxy.cut_after(0);
     let deadline = Duration::from_millis(250);
-    let expected = PathError::TimedOut { peer: name("d"), limit_ms: 250 };
+    let expected = PathError::TimedOut { peer: name("d"), limit_ms: 250, doubt: None };
     assert_eq!(p.backend.probe(&through, 64, deadline).await, Err(expected.clone()));
     assert_eq!(p.write_within(deadline, &through, lease(1), &[extent(0, 9)]).await, Err(expected));
     proxy.mend();

@@ -153,6 +153,11 @@ pub trait Link: Send + Sync {
     /// Puts so many bytes into memory that the peer keeps for it, and waits until they are there.
     fn probe(&self, payload_bytes: u32, deadline: Duration) -> BoxFuture<'_, Result<(), FabricError>>;
 
+    /// What may be the matter where nothing ever ends.
+    fn doubt(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it has failed for good, so that another must be made.
     fn is_over(&self) -> bool {
         false

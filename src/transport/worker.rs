@@ -6,12 +6,13 @@ mod link;
 mod members;
 mod put;
 
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memmap2::MmapRaw;
@@ -226,6 +227,8 @@ fn ended<E: Engine>() -> FabricError {
 pub(super) struct Worker<E: Engine> {
     line: Arc<Line<E>>,
     members: Arc<Members>,
+    /// What was said last of each peer's version: said once, however often it is dialled.
+    skews: Mutex<BTreeMap<NodeName, String>>,
 }
 
 impl<E: Engine> Worker<E> {
@@ -260,7 +263,17 @@ impl<E: Engine> Worker<E> {
             .spawn(run)
             .map_err(|error| ThreadError(error.to_string()))?;
         let known = starting::started(&started, E::NAME, arena_bytes).map_err(ThreadError)??;
-        Ok((Self { line: Arc::new(Line { commands: Some(commands), bell }), members }, known))
+        let line = Arc::new(Line { commands: Some(commands), bell });
+        Ok((Self { line, members, skews: Mutex::default() }, known))
+    }
+
+    /// Tells the operator, who sees nothing of a probe but that it fails.
+    pub(super) fn warn_of(&self, peer: &NodeName, skew: &str) {
+        // Every change of the table is whole before anything can panic.
+        let mut skews = self.skews.lock().unwrap_or_else(PoisonError::into_inner);
+        if skews.insert(peer.clone(), skew.to_owned()).is_none_or(|said| said != skew) {
+            tracing::warn!(%peer, skew, "the peer's library is of another version: they may not understand each other");
+        }
     }
 
     /// Makes a peer known.
