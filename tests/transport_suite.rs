@@ -383,8 +383,8 @@ async fn a_peer_of_another_name_is_refused(world: World) {
 }
 
 async fn a_peer_of_another_ca_is_refused(world: World) {
-    let stranger_world = World::new(Kind::Quic);
-    let (p, d) = (stranger_world.node("p", MIB), world.node("d", MIB));
+    let elsewhere = world.elsewhere();
+    let (p, d) = (elsewhere.node("p", MIB), world.node("d", MIB));
     d.ledger.grant(lease(1), "p", &[extent(0, 100)]);
     refusal(p.probe(&d.peer, 64).await);
     refusal(p.write(&d.peer, lease(1), &[extent(0, 100)]).await);
