@@ -5,6 +5,7 @@ use rustix::process::{Resource, getrlimit};
 use super::{Finding, Kernel};
 use crate::config::{Config, RailConfig};
 use crate::model::BackendKind;
+use crate::transport::fabric::SCRATCH_BYTES;
 use crate::transport::nixl;
 use crate::transport::verbs::sysfs::{self, Port};
 
@@ -12,7 +13,7 @@ use crate::transport::verbs::sysfs::{self, Port};
 const SOCKET_BUFFER: u64 = 4 * 1024 * 1024;
 
 pub(super) fn examine(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
-    let mut findings = vec![clock(), buffers(kernel), memlock(config)];
+    let mut findings = vec![clock(), buffers(kernel), memlock(getrlimit(Resource::Memlock).current, config)];
     findings.extend(devices(kernel));
     findings.extend(verbs_rails(kernel, config));
     findings.extend(nixl_libraries(config));
@@ -61,21 +62,23 @@ fn buffers(kernel: &Kernel) -> Finding {
 }
 
 /// Libraries that register memory lock it.
-fn memlock(config: Option<&Config>) -> Finding {
+fn memlock(limit: Option<u64>, config: Option<&Config>) -> Finding {
     const WHAT: &str = "locked memory";
-    let Some(limit) = getrlimit(Resource::Memlock).current else { return Finding::ok(WHAT, "unlimited") };
-    let arena = config.and_then(|config| config.arena.as_ref()).map(|arena| arena.size);
-    let registers = config.is_some_and(|config| {
-        config.rails.iter().any(|rail| !matches!(rail.backend, BackendKind::Quic | BackendKind::Mock))
-    });
-    match arena {
-        Some(size) if registers && limit < size => Finding::warn(
-            WHAT,
-            format!("at most {limit} bytes, and the arena has {size}"),
-            "LimitMEMLOCK=infinity in the agent's unit, or ulimit -l unlimited: RDMA devices refuse to register more",
-        ),
-        _ => Finding::ok(WHAT, format!("at most {limit} bytes; no rail registers memory beyond that")),
+    let Some(limit) = limit else { return Finding::ok(WHAT, "unlimited") };
+    let arena_bytes = config.and_then(|config| config.arena.as_ref()).map_or(0, |arena| arena.size);
+    let rails = config.into_iter().flat_map(|config| &config.rails);
+    let registers = |rail: &&RailConfig| !matches!(rail.backend, BackendKind::Quic | BackendKind::Mock);
+    let rails = rails.filter(registers).count() as u64;
+    // Each registers all of it anew, and each time counts.
+    let needed = arena_bytes.saturating_add(SCRATCH_BYTES).saturating_mul(rails);
+    if limit >= needed {
+        return Finding::ok(WHAT, format!("at most {limit} bytes; rails register no more than {needed}"));
     }
+    Finding::warn(
+        WHAT,
+        format!("at most {limit} bytes, and {rails} rails register the arena and memory for probes, {needed} in all"),
+        "LimitMEMLOCK=infinity in the agent's unit, or ulimit -l unlimited: RDMA devices refuse to register more",
+    )
 }
 
 /// RDMA devices, their ports and addresses.
@@ -236,6 +239,28 @@ mod tests {
         assert!(old.found.contains("no GID of RoCE v2: IB/RoCE v1 at 0"), "{}", old.found);
         assert_eq!(port("4: ACTIVE", "InfiniBand", &["IB/RoCE v1"]).verdict, Verdict::Ok);
         assert_eq!(port("4: ACTIVE", "Ethernet", &[]).verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn every_rail_that_registers_the_arena_and_its_probes_counts_against_the_limit() {
+        let rails = ["r0", "r1"].map(|name| format!("[[rails]]\nname = \"{name}\"\nbind = \"127.0.0.1:0\"\n"));
+        let text = format!(
+            "[node]\nname = \"p0\"\nroles = [\"prefill\"]\n[tls]\ndev = true\n[arena]\npath = \"x\"\nsize = \"64MiB\"\n{}",
+            rails.concat()
+        );
+        let mut config = Config::from_toml(&text, "seam.toml").unwrap();
+        let mib = |count: u64| count << 20;
+        assert_eq!(memlock(Some(0), Some(&config)).verdict, Verdict::Ok);
+        config.rails.iter_mut().for_each(|rail| rail.backend = BackendKind::Verbs);
+        assert_eq!(memlock(None, Some(&config)).verdict, Verdict::Ok);
+        assert_eq!(memlock(Some(mib(132)), Some(&config)).verdict, Verdict::Ok);
+        let short = memlock(Some(mib(132) - 1), Some(&config));
+        assert_eq!(short.verdict, Verdict::Warn);
+        assert!(
+            short.found.ends_with("2 rails register the arena and memory for probes, 138412032 in all"),
+            "{short:?}"
+        );
+        assert_eq!(memlock(Some(0), None).verdict, Verdict::Ok);
     }
 
     #[test]

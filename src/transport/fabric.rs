@@ -41,6 +41,10 @@ pub use rail::FabricRail;
 /// The longest greeting or welcome, in bytes.
 pub const MAX_GREETING: usize = 64 * 1024;
 
+/// What a library registers beside the arena: memory for probes, one half of it to read from, the other for
+/// peers to write to.
+pub(crate) const SCRATCH_BYTES: u64 = 2 * 1024 * 1024;
+
 /// Why a library could not do what it was asked, by what that says about the path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {

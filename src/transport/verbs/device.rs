@@ -54,17 +54,18 @@ pub enum VerbsError {
         /// The system's words.
         detail: String,
     },
-    /// The kernel lets this user lock too little memory.
+    /// No memory, where the kernel lets the agent lock only so much.
     #[error(
-        "{bytes} bytes cannot be registered: this user may lock at most {limit} bytes (RLIMIT_MEMLOCK), needed are at \
-         least {needed}; set LimitMEMLOCK=infinity in the agent's unit, or ulimit -l unlimited"
+        "{bytes} bytes cannot be registered: the agent may lock at most {limit} bytes (RLIMIT_MEMLOCK), this rail takes \
+         {needed}, and every other that registers the arena as much again; set LimitMEMLOCK=infinity in the agent's \
+         unit, or ulimit -l unlimited"
     )]
     Memlock {
         /// What was to be registered.
         bytes: u64,
         /// What may be locked.
         limit: u64,
-        /// What all of it takes.
+        /// What all of this rail takes.
         needed: u64,
     },
     /// One of the library's calls fails.
@@ -233,7 +234,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Registers memory. `all` is what is to be registered in all, for whoever may not lock so much.
+    /// Registers memory. `all` is what this rail registers in all, for whoever may not lock so much.
     ///
     /// # Safety
     /// The memory must stay mapped, and nothing may be referred to in it, as long as the region lives.
@@ -250,11 +251,7 @@ impl Region {
         let region = unsafe { (device.api.reg_mr)(device.domain, address as *mut c_void, length, access) };
         if region.is_null() {
             let error = io::Error::last_os_error();
-            let limit = getrlimit(Resource::Memlock).current;
-            return Err(match (error.raw_os_error(), limit) {
-                (Some(libc::ENOMEM), Some(limit)) if limit < all => VerbsError::Memlock { bytes, limit, needed: all },
-                _ => VerbsError::Call { call: "ibv_reg_mr", detail: format!("{bytes} bytes: {error}") },
-            });
+            return Err(not_registered(bytes, all, &error, getrlimit(Resource::Memlock).current));
         }
         Ok(Self { region, address: address as u64, bytes, device: Arc::clone(device) })
     }
@@ -272,6 +269,14 @@ impl Region {
     }
 }
 
+/// What other rails have locked counts as well, so that the limit may be at fault however large it is.
+fn not_registered(bytes: u64, all: u64, error: &io::Error, limit: Option<u64>) -> VerbsError {
+    match (error.raw_os_error(), limit) {
+        (Some(libc::ENOMEM), Some(limit)) => VerbsError::Memlock { bytes, limit, needed: all },
+        _ => VerbsError::Call { call: "ibv_reg_mr", detail: format!("{bytes} bytes: {error}") },
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: it was registered and is not used any more.
@@ -279,5 +284,24 @@ impl Drop for Region {
             // Its pages then stay the device's own: nothing else of this process ever gets them.
             tracing::warn!(bytes = self.bytes, "the device keeps memory registered until this process ends");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_named_wherever_there_is_one_and_memory_is_refused() {
+        let refused =
+            |limit| not_registered(1_000, 3_000, &io::Error::from_raw_os_error(libc::ENOMEM), limit).to_string();
+        for limit in [2_000, 5_000] {
+            let words = refused(Some(limit));
+            assert!(
+                words.contains(&format!("lock at most {limit} bytes (RLIMIT_MEMLOCK), this rail takes 3000")),
+                "{words}"
+            );
+        }
+        assert!(refused(None).starts_with("ibv_reg_mr: 1000 bytes: "), "{}", refused(None));
     }
 }
