@@ -54,9 +54,9 @@ pub enum VerbsError {
         /// The system's words.
         detail: String,
     },
-    /// No memory, where the kernel lets the agent lock only so much.
+    /// No memory, where the kernel lets this user lock only so much.
     #[error(
-        "{bytes} bytes cannot be registered: the agent may lock at most {limit} bytes (RLIMIT_MEMLOCK), this rail takes \
+        "{bytes} bytes cannot be registered: this user may lock at most {limit} bytes (RLIMIT_MEMLOCK), this rail takes \
          {needed}, and every other that registers the arena as much again; set LimitMEMLOCK=infinity in the agent's \
          unit, or ulimit -l unlimited"
     )]
@@ -76,6 +76,14 @@ pub enum VerbsError {
         /// The system's words.
         detail: String,
     },
+    /// The peer cannot be reached from here: no route, or no answer to the question for its hardware address.
+    #[error("{call}: {detail}")]
+    Unreachable {
+        /// Which of the library's calls has found that.
+        call: &'static str,
+        /// The system's words.
+        detail: String,
+    },
     /// No thread, or no memory.
     #[error("{0}")]
     System(String),
@@ -91,6 +99,16 @@ pub(super) fn answered(call: &'static str, code: c_int) -> Result<(), VerbsError
         0 => Ok(()),
         code => Err(VerbsError::Call { call, detail: io::Error::from_raw_os_error(code.abs()).to_string() }),
     }
+}
+
+/// The same of a call that looks for the way to a peer.
+pub(super) fn routed(call: &'static str, code: c_int) -> Result<(), VerbsError> {
+    answered(call, code).map_err(|error| match (code.abs(), error) {
+        (libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH, VerbsError::Call { call, detail }) => {
+            VerbsError::Unreachable { call, detail }
+        }
+        (_, error) => error,
+    })
 }
 
 /// An open device, one of its ports, and a protection domain: what is registered in it can be reached by its
@@ -289,7 +307,23 @@ impl Drop for Region {
 
 #[cfg(test)]
 mod tests {
+    use super::super::inside::fault;
     use super::*;
+    use crate::transport::fabric::FabricError;
+
+    #[test]
+    fn a_peer_that_cannot_be_reached_is_no_fault_of_this_host() {
+        for code in [libc::ETIMEDOUT, libc::EHOSTUNREACH, -libc::ENETUNREACH] {
+            let error = routed("ibv_modify_qp to RTR", code).unwrap_err();
+            assert!(matches!(error, VerbsError::Unreachable { .. }), "{error:?}");
+            assert!(
+                matches!(fault(error), FabricError::PeerGone(words) if words.starts_with("ibv_modify_qp to RTR: "))
+            );
+        }
+        let error = routed("ibv_modify_qp to RTR", libc::EINVAL).unwrap_err();
+        assert!(matches!(fault(error), FabricError::Local(_)));
+        assert_eq!(routed("ibv_modify_qp to RTR", 0), Ok(()));
+    }
 
     #[test]
     fn a_limit_is_named_wherever_there_is_one_and_memory_is_refused() {

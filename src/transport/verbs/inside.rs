@@ -53,8 +53,12 @@ impl Drop for Watched {
     }
 }
 
-fn local(error: VerbsError) -> FabricError {
-    FabricError::Local(error.to_string())
+/// Whose fault an error is.
+pub(super) fn fault(error: VerbsError) -> FabricError {
+    match error {
+        VerbsError::Unreachable { .. } => FabricError::PeerGone(error.to_string()),
+        error => FabricError::Local(error.to_string()),
+    }
 }
 
 enum Pair {
@@ -220,7 +224,7 @@ impl Inside {
                 self.answer(answer, made);
             }
             Command::Connect(number, peer, answer) => {
-                let connected = self.connect(number, &peer).map_err(local);
+                let connected = self.connect(number, &peer).map_err(fault);
                 // Fails only if nobody waits any more: then the pair is forgotten as well.
                 let _ = answer.send(connected);
             }
@@ -271,8 +275,8 @@ impl Inside {
     fn receiving(&mut self, peer: &End, arrivals: Arc<Arrivals>) -> Result<(u64, End), FabricError> {
         let (number, mut queue_pair, end) = self.queue_pair(1, RECEIVES, 1, self.receives)?;
         // Before the first announcement can come.
-        (0..RECEIVES).try_for_each(|_| queue_pair.receive()).map_err(local)?;
-        queue_pair.receive_from(peer, PATIENCE).map_err(local)?;
+        (0..RECEIVES).try_for_each(|_| queue_pair.receive()).map_err(fault)?;
+        queue_pair.receive_from(peer, PATIENCE).map_err(fault)?;
         self.pairs.insert(number, Pair::Receiving(Receiving::new(queue_pair, arrivals)));
         Ok((number, end))
     }
@@ -296,9 +300,9 @@ impl Inside {
         }
         let number = self.next;
         self.next += 1;
-        let mut queue_pair = QueuePair::new(&self.channel, number, sends, receives, places).map_err(local)?;
-        queue_pair.initialise(written).map_err(local)?;
-        queue_pair.arm().map_err(local)?;
+        let mut queue_pair = QueuePair::new(&self.channel, number, sends, receives, places).map_err(fault)?;
+        queue_pair.initialise(written).map_err(fault)?;
+        queue_pair.arm().map_err(fault)?;
         // By chance: what is still on its way of an earlier pair of this number is then taken for nothing.
         let mut first_packet = [0; 4];
         getrandom::fill(&mut first_packet).map_err(|error| FabricError::Local(error.to_string()))?;
