@@ -106,14 +106,20 @@ impl Kit<'_> {
                 head[..] == sent[..]
             })
             .await;
+            let killed = began.elapsed();
             hosts[victim].kill();
-            began.elapsed()
+            killed
         };
         let blocks = vec![Extent { offset: 0, bytes: self.large }];
-        let (report, killed) = tokio::join!(moved(&p0, &lease, blocks), kill);
+        let transfer = async { (moved(&p0, &lease, blocks).await, began.elapsed()) };
+        let ((report, reported), killed) = tokio::join!(transfer, kill);
         assert_eq!((report.result, report.attempts.len()), (TransferResult::Delivered, 2), "{report:?}");
         assert_eq!(report.attempts[0].result, TransferResult::Failed);
-        let first = Duration::from_secs_f64(report.attempts[0].elapsed_ms / 1000.0);
+        let [first, second] = [0, 1].map(|at| Duration::from_secs_f64(report.attempts[at].elapsed_ms / 1000.0));
+        // Seen from here: the next attempt began at once, and the report came with its end.
+        let failed = reported.saturating_sub(second);
+        assert!(failed > killed, "failed after {failed:?}, killed after {killed:?}: {report:?}");
+        // From the attempt's own beginning: what it took to come to that is none of its time.
         let known = first.saturating_sub(killed).as_millis();
         println!("killed under way: the attempt failed {known} ms later: {}", why(&report));
         assert_eq!(report.hash.as_deref(), Some(blake3::hash(&pattern(self.large)).to_hex().as_str()));
