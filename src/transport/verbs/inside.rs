@@ -36,8 +36,9 @@ const RECEIVES: u32 = 256;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// A device must hold so many requests in a queue.
 pub(super) const MIN_REQUESTS: u32 = if RECEIVES > MAX_WRITES { RECEIVES } else { MAX_WRITES };
-/// A peer that is gone is known to be after 5 times 134 ms, two thirds of a second; never again and again for ever,
-/// which 7 retries mean to some devices. Not sooner: where a host stands still for a moment packets are sent again, and
+/// A peer that is gone is known to be after 5 times 134 ms, two thirds of a second, with Soft-RoCE; the InfiniBand
+/// specification lets a device wait up to four times as long, 2.7 s. Never again and again for ever, which 7 retries
+/// mean to some devices. Not sooner: where a host stands still for a moment packets are sent again, and
 /// Soft-RoCE of Linux 6.1 begins a message anew in its middle then, which its own far end takes for an invalid request.
 /// A peer whose receives are used up is waited for a quarter of a second.
 const PATIENCE: Patience = Patience { timeout: 15, retries: 4, receive_retries: 6, receive_pause: 24 };
