@@ -4,10 +4,12 @@ A script disturbs the mesh inside `Chaos` and states what must have held. What h
 Prometheus and from the agents' decision records, never from logs. Only the standard library.
 """
 
+import http.client
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -126,20 +128,25 @@ def wait(what, ask, patience=90):
         time.sleep(0.5)
 
 
+VOID = "02:00:00:00:00:01"
+
+
 def cut(name, others, networks=NETWORKS):
     """From now on `name` sends into the void what it sends to `others`."""
-    _neighbours(name, others, networks, "busybox arp -s {address} 02:00:00:00:00:01")
+    _neighbours(name, others, networks, f"busybox arp -s {{address}} {VOID}")
 
 
 def heal(name, others, networks=NETWORKS):
-    _neighbours(name, others, networks, "busybox arp -d {address}")
+    """Undoes `cut`, as far as it was done."""
+    _neighbours(name, others, networks,
+                f"! busybox grep -q '^{{address}} .* {VOID} ' /proc/net/arp || busybox arp -d {{address}}")
 
 
 def _neighbours(name, others, networks, command):
     # The containers themselves may do nothing of the kind: a helper in the same network, with the one
     # capability that it needs, sets who the neighbours are.
     addresses = [f"{NETWORKS[network]}.{LAST[other]}" for network in networks for other in others]
-    script = "; ".join(command.format(address=address) for address in addresses)
+    script = "\n".join(["set -e", *(command.format(address=address) for address in addresses)])
     docker("run", "--rm", "--user", "0", "--cap-drop", "ALL", "--cap-add", "NET_ADMIN",
            "--network", f"container:seam-{name}", IMAGE, "busybox", "sh", "-c", script)
 
@@ -203,6 +210,41 @@ def decisions(since):
     return [record for record in _records.found.values() if record["ts"] >= since * 1000]
 
 
+class Overlaps(threading.Thread):
+    """Looks at the leases of every decode host each second: pairs of one host whose extents overlap."""
+
+    EVERY_S = 1
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.found, self.looks, self.over = set(), 0, threading.Event()
+
+    def run(self):
+        while not self.over.wait(self.EVERY_S):
+            for name in DECODE:
+                try:
+                    self.look(name, timeout=1)
+                except (RuntimeError, ValueError, OSError, http.client.HTTPException):
+                    # It may be the one that is disturbed.
+                    pass
+
+    def look(self, name, timeout=10):
+        extents = sorted((extent["offset"], extent["offset"] + extent["bytes"], lease["id"])
+                         for lease in api(name, "GET", "/v1/leases", timeout=timeout) if lease["state"] != "held"
+                         for extent in lease["extents"])
+        self.looks += 1
+        self.found |= {(name, one[2], two[2]) for one, two in zip(extents, extents[1:])
+                       if two[0] < one[1] and one[2] != two[2]}
+
+    def end(self):
+        """Looks once more, where every host must answer; what was found, in how many looks."""
+        self.over.set()
+        self.join()
+        for name in DECODE:
+            self.look(name)
+        return self.found, self.looks
+
+
 def path_of(candidate):
     return candidate["path"] or ""
 
@@ -210,18 +252,25 @@ def path_of(candidate):
 class Chaos:
     """One disturbance: waits for calm, then counts what held until its end.
 
-    Leaving it undoes what was registered with `undo`, judges, and ends the program: 0 if all held.
+    Leaving it judges, undoes what was registered with `undo`, and ends the program: 0 if all held.
     """
 
     def __init__(self, title, disturbed=(), lost_at_most=0, strict=True):
         # `disturbed`: agents that others may lose. `lost_at_most`: how many members anyone else may
         # hold for down. `strict`: whether critical work was asked for.
         self.title, self.disturbed, self.lost_at_most, self.strict = title, set(disturbed), lost_at_most, strict
-        self.failed, self.undoing = [], []
+        self.failed, self.undoing, self.overlaps = [], [], Overlaps()
 
     def undo(self, action):
-        """To be done whatever happens."""
+        """To be done whatever happens, in an action of its own for each agent: one that fails ends there."""
         self.undoing.append(action)
+
+    def _undo(self):
+        while self.undoing:
+            try:
+                self.undoing.pop()()
+            except (RuntimeError, subprocess.SubprocessError, urllib.error.URLError, OSError) as problem:
+                self.check("what was disturbed is undone", False, problem)
 
     def check(self, what, holds, seen=""):
         print(f"  {'ok  ' if holds else 'FAIL'} {what}{f': {seen}' if seen != '' else ''}", flush=True)
@@ -233,20 +282,21 @@ class Chaos:
         wait("the mesh is calm and under load", lambda: calm() and value("sum(rate(seam_decisions_total[10s]))"))
         self.begun = time.time()
         _records.begin(self.begun)
+        self.overlaps.start()
         return self
 
     def __exit__(self, kind, error, trace):
-        for action in reversed(self.undoing):
-            try:
-                action()
-            except (RuntimeError, urllib.error.URLError, OSError) as problem:
-                self.check("what was disturbed is undone", False, problem)
         if error is not None:
+            # A mesh that is still disturbed can tell nothing of what must hold without load.
+            self._undo()
             self.check("the script came to its end", False, error if str(error) else kind.__name__)
         try:
             self._always()
         except (TimeoutError, RuntimeError, urllib.error.URLError, OSError) as problem:
             self.check("what must always hold could be judged", False, problem)
+        finally:
+            # Not before: an undo may take away what is judged, as one does that replaces agents.
+            self._undo()
         seconds = time.time() - self.begun
         verdict = f"FAILED: {', '.join(self.failed)}" if self.failed else "passed"
         print(f"  {verdict}, {seconds:.0f} s\n", flush=True)
@@ -288,8 +338,8 @@ class Chaos:
         most = {labels["node"]: int(count) for labels, count in used if labels["node"] in DECODE}
         self.check(f"no over-commit: at most {SESSIONS} sessions a decode host", most and max(most.values()) <= SESSIONS,
                    most)
-        overlaps = sum(_overlapping(name) for name in DECODE)
-        self.check("no two leases share memory", overlaps == 0, overlaps)
+        overlaps, looks = self.overlaps.end()
+        self.check("no two leases share memory", not overlaps, f"{len(overlaps)} pairs, {looks} looks")
         if others := [name for name in AGENTS if name not in self.disturbed]:
             most = down(span, "|".join(others))
             self.check(f"no healthy node was declared down: at most {self.lost_at_most} at any time",
@@ -313,11 +363,3 @@ class Chaos:
                        {labels.get("node", "?") + " " + labels.get("state", ""): count
                         for labels, count in query("seam_leases > 0")} or query("seam_headroom_sessions"))
         docker("start", "seam-load")
-
-
-def _overlapping(name):
-    """Pairs of leases of one host whose extents overlap."""
-    extents = sorted((extent["offset"], extent["offset"] + extent["bytes"], lease["id"])
-                     for lease in api(name, "GET", "/v1/leases") if lease["state"] != "held"
-                     for extent in lease["extents"])
-    return sum(1 for one, two in zip(extents, extents[1:]) if two[0] < one[1] and one[2] != two[2])

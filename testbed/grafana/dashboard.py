@@ -7,6 +7,14 @@ happens says what it means that it has no data. Only the standard library.
 
 import json
 
+
+def news(by, counter):
+    """What a counter has counted in a minute. Its series is born when it first counts, and `increase` takes what it
+    is born with for old: of a series that was nowhere in the minute before that, all is new."""
+    return (f"sum by ({by}) (({counter} unless last_over_time({counter}[1m] offset 1m)) "
+            f"or increase({counter}[1m]))")
+
+
 ROWS = [
     ("Is the mesh well?", [
         ("stat", "Agents that answer", [('sum(up{job="seam"})', "")], {}),
@@ -36,7 +44,7 @@ ROWS = [
         ("timeseries", "Bandwidth that paths achieve of what is expected",
          [("seam_path_bandwidth_ratio", "{{node}} to {{peer}} {{rail}}")], {"unit": "percentunit", "none": "not measured"}),
         ("timeseries", "Changes of state",
-         [("sum by (from, to) (increase(seam_state_transitions_total[1m]))", "{{from}} to {{to}}")], {"none": "0"}),
+         [(news("from, to", "seam_state_transitions_total"), "{{from}} to {{to}}")], {"none": "0"}),
     ]),
     ("What did policy do about it, per class?", [
         ("timeseries", "Decisions by class and outcome", [("seam:decisions:rate1m", "{{workload}} {{outcome}}")],
@@ -86,13 +94,13 @@ ROWS = [
         ("timeseries", "Bytes of gossip",
          [("sum by (direction, kind) (rate(seam_gossip_bytes_total[1m]))", "{{direction}} {{kind}}")], {"unit": "Bps"}),
         ("timeseries", "Refused by the mesh and by rails",
-         [("sum by (node, reason) (increase(seam_mesh_refused_total[1m]))", "mesh {{node}} {{reason}}"),
-          ("sum by (node, reason) (increase(seam_rail_refused_total[1m]))", "rail {{node}} {{reason}}")], {"none": "0"}),
+         [(news("node, reason", "seam_mesh_refused_total"), "mesh {{node}} {{reason}}"),
+          (news("node, reason", "seam_rail_refused_total"), "rail {{node}} {{reason}}")], {"none": "0"}),
         ("timeseries", "Errors of RDMA devices and ports",
-         [("sum by (node, rail, counter) (increase(seam_rail_device_errors_total[1m]))", "{{node}} {{rail}} {{counter}}")],
+         [(news("node, rail, counter", "seam_rail_device_errors_total"), "{{node}} {{rail}} {{counter}}")],
          {"none": "0"}),
         ("timeseries", "Turned away by queues",
-         [("sum by (node, queue) (increase(seam_queue_dropped_total[1m]))", "{{node}} {{queue}}")], {"none": "0"}),
+         [(news("node, queue", "seam_queue_dropped_total"), "{{node}} {{queue}}")], {"none": "0"}),
         ("timeseries", "Journal, bytes", [("sum by (node) (rate(seam_journal_bytes_total[1m]))", "{{node}}")], {"unit": "Bps"}),
         ("timeseries", "Journal, gaps", [("sum by (node) (seam_journal_gaps_total)", "{{node}}")], {}),
         ("timeseries", "Configuration read anew",

@@ -119,9 +119,9 @@ pub(super) async fn run(
             note(&mut tally, done);
         }
     };
-    let in_time = timeout(FINISH, finishing).await.is_ok();
-    if !in_time {
+    if timeout(FINISH, finishing).await.is_err() {
         eprintln!("seamctl: {} requests were still under way after {} s and were left", tasks.len(), FINISH.as_secs());
+        tally.left(tasks.len());
     }
     tally.lasted(begun.elapsed());
     (tally, ended)
@@ -130,7 +130,10 @@ pub(super) async fn run(
 fn note(tally: &mut Tally, done: Result<(Arrival, Seen), tokio::task::JoinError>) {
     match done {
         Ok((arrival, seen)) => tally.count(arrival.workload.as_str(), seen),
-        Err(error) => eprintln!("seamctl: a request's task ended: {error}"),
+        Err(error) => {
+            eprintln!("seamctl: a request's task ended: {error}");
+            tally.left(1);
+        }
     }
 }
 

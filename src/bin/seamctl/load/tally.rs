@@ -38,8 +38,8 @@ pub(super) struct Delivery {
     pub(super) released: Result<(), String>,
 }
 
-/// The summary of a run. `requests` is the sum of `shed`, `unanswered`, `refused`, `failed` and
-/// `delivered`.
+/// The summary of a run. `requests` is the sum of `shed`, `unanswered`, `refused`, `failed`, `delivered`
+/// and `left`; those of a class have no `left`, as what was asked is known of a request once it has ended.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
     requests: u64,
@@ -48,6 +48,8 @@ pub(super) struct Tally {
     refused: u64,
     failed: u64,
     delivered: u64,
+    /// Their end was not seen: they were under way for too long after the last was sent, or their task panicked.
+    left: u64,
     /// Of the delivered ones, those that took more than one attempt.
     retried: u64,
     released: u64,
@@ -104,13 +106,20 @@ impl Tally {
         }
     }
 
+    /// So many requests' end was not seen.
+    pub(super) fn left(&mut self, requests: usize) {
+        let requests = u64::try_from(requests).unwrap_or(u64::MAX);
+        self.requests += requests;
+        self.left += requests;
+    }
+
     pub(super) fn lasted(&mut self, elapsed: std::time::Duration) {
         self.elapsed_s = elapsed.as_secs_f64();
     }
 
     /// Whether any request was decided; true where none was sent.
     pub(super) fn answered_any(&self) -> bool {
-        self.requests == self.shed || self.requests > self.shed + self.unanswered
+        self.requests == self.shed || self.requests > self.shed + self.unanswered + self.left
     }
 
     pub(super) fn to_text(&self) -> String {
@@ -121,7 +130,7 @@ impl Tally {
         let table = numbers(["class", "requests", "delivered", "p50 ms", "p99 ms"], rows);
         let mut text = format!(
             "{table}\n{} in {:.1} s: {} delivered ({}), {} after a retry, {} released; {} refused, {} failed, \
-             {} unanswered, {} not sent\n",
+             {} unanswered, {} not sent, {} left under way\n",
             count(usize::try_from(self.requests).unwrap_or(usize::MAX), "request"),
             self.elapsed_s,
             self.delivered,
@@ -131,7 +140,8 @@ impl Tally {
             self.refused,
             self.failed,
             self.unanswered,
-            self.shed
+            self.shed,
+            self.left
         );
         for error in &self.errors {
             text.push_str(&format!("  {error}\n"));
@@ -162,6 +172,8 @@ mod tests {
         assert!(tally.answered_any());
         tally.count("batch", Seen::Unanswered("gone".to_owned()));
         assert!(!tally.answered_any());
+        tally.left(2);
+        assert!(!tally.answered_any());
         tally.count("batch", Seen::Shed);
         tally.count("batch", Seen::Refused(Outcome::NoAdmissiblePool));
         tally.count("release", Seen::Failed(Outcome::Admitted, "lost".to_owned()));
@@ -170,7 +182,7 @@ mod tests {
             tally.count("release", Seen::Delivered(Outcome::Admitted, delivery));
         }
         assert!(tally.answered_any());
-        let sum = tally.shed + tally.unanswered + tally.refused + tally.failed + tally.delivered;
+        let sum = tally.shed + tally.unanswered + tally.refused + tally.failed + tally.delivered + tally.left;
         assert_eq!((tally.requests, tally.retried), (sum, tally.delivered));
         let times = &tally.classes["release"].times_ms;
         assert_eq!((times.len(), quantile(times, 0.0), quantile(times, 1.0)), (MAX_TIMES, Some(100.0), Some(16_483.0)));
@@ -178,6 +190,7 @@ mod tests {
         assert_eq!(json["classes"]["release"]["p50_ms"], 8_291.0);
         assert_eq!(json["classes"]["batch"]["p99_ms"], serde_json::Value::Null);
         assert_eq!(json["decisions"]["no_admissible_pool"], 1);
+        assert_eq!(json["left"], 2);
         assert_eq!(json["errors"].as_array().unwrap().len(), 2);
         assert!(tally.to_text().lines().all(|line| line.chars().count() <= 200), "{}", tally.to_text());
     }
