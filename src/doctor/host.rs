@@ -15,6 +15,8 @@ const SOCKET_BUFFER: u64 = 4 * 1024 * 1024;
 pub(super) fn examine(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
     let mut findings = vec![clock(), buffers(kernel), memlock(getrlimit(Resource::Memlock).current, config)];
     findings.extend(devices(kernel));
+    #[cfg(feature = "verbs")]
+    findings.extend(verbs_libraries(config));
     findings.extend(verbs_rails(kernel, config));
     findings.extend(nixl_libraries(config));
     #[cfg(feature = "ucx")]
@@ -110,6 +112,21 @@ fn device_port(port: &Port) -> Finding {
     Finding::ok(&what, format!("{state}, {layer}, {}", port.kinds()))
 }
 
+/// What the verbs rails need of libibverbs, rail by rail.
+#[cfg(feature = "verbs")]
+fn verbs_libraries(config: Option<&Config>) -> Vec<Finding> {
+    let rails = config.into_iter().flat_map(|config| &config.rails);
+    let verbs = rails.filter(|rail| rail.backend == BackendKind::Verbs);
+    let finding = |rail: &RailConfig| {
+        let what = format!("libibverbs for rail {}", rail.name);
+        match crate::transport::verbs::try_load(&rail.verbs.clone().unwrap_or_default()) {
+            Ok(()) => Finding::ok(&what, "it can be loaded"),
+            Err(error) => Finding::fail(&what, error.to_string(), "without it the rail is left out"),
+        }
+    };
+    verbs.map(finding).collect()
+}
+
 /// What the verbs rails need of the devices, rail by rail.
 fn verbs_rails(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
     let rails = config.into_iter().flat_map(|config| &config.rails);
@@ -133,7 +150,11 @@ fn nixl_libraries(config: Option<&Config>) -> Vec<Finding> {
     let needed = rails.filter(|rail| rail.backend == BackendKind::Nixl).map(|rail| {
         let configured = rail.nixl.as_ref().and_then(|nixl| nixl.library.as_deref());
         let what = format!("NIXL for rail {}", rail.name);
-        match nixl::find(configured) {
+        let found = nixl::find(configured);
+        // Where this build can: a file may be there and lack what it needs itself.
+        #[cfg(feature = "nixl")]
+        let found = found.and_then(|found| nixl::try_load(&found).map(|()| found));
+        match found {
             Ok(found) => Finding::ok(&what, said(&found)),
             Err(error) => {
                 Finding::fail(&what, error.to_string(), "pip install nixl-cu12; without it the rail is left out")
@@ -241,14 +262,44 @@ mod tests {
         assert_eq!(port("4: ACTIVE", "Ethernet", &[]).verdict, Verdict::Warn);
     }
 
-    #[test]
-    fn every_rail_that_registers_the_arena_and_its_probes_counts_against_the_limit() {
+    fn config() -> Config {
         let rails = ["r0", "r1"].map(|name| format!("[[rails]]\nname = \"{name}\"\nbind = \"127.0.0.1:0\"\n"));
         let text = format!(
             "[node]\nname = \"p0\"\nroles = [\"prefill\"]\n[tls]\ndev = true\n[arena]\npath = \"x\"\nsize = \"64MiB\"\n{}",
             rails.concat()
         );
-        let mut config = Config::from_toml(&text, "seam.toml").unwrap();
+        Config::from_toml(&text, "seam.toml").unwrap()
+    }
+
+    #[cfg(feature = "verbs")]
+    #[test]
+    fn a_verbs_rail_whose_library_cannot_be_loaded_says_why() {
+        let mut config = config();
+        let library = Some("/nowhere/libibverbs.so.1".into());
+        config.rails[1].backend = BackendKind::Verbs;
+        config.rails[1].verbs = Some(crate::transport::verbs::VerbsConfig { library, ..Default::default() });
+        let [found] = &verbs_libraries(Some(&config))[..] else { panic!("one rail") };
+        assert_eq!((found.what.as_str(), found.verdict), ("libibverbs for rail r1", Verdict::Fail));
+        assert!(found.found.contains("/nowhere/libibverbs.so.1") && found.found.contains("No such file"), "{found:?}");
+    }
+
+    #[cfg(feature = "nixl")]
+    #[test]
+    fn a_nixl_rail_whose_library_is_there_and_cannot_be_loaded_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let library = dir.path().join("libnixl_capi.so");
+        fs::write(&library, "not one").unwrap();
+        let mut config = config();
+        config.rails[0].backend = BackendKind::Nixl;
+        config.rails[0].nixl = Some(nixl::NixlConfig { library: Some(library), ..Default::default() });
+        let [found] = &nixl_libraries(Some(&config))[..] else { panic!("one rail") };
+        assert_eq!((found.what.as_str(), found.verdict), ("NIXL for rail r0", Verdict::Fail));
+        assert!(found.found.contains("file too short"), "{found:?}");
+    }
+
+    #[test]
+    fn every_rail_that_registers_the_arena_and_its_probes_counts_against_the_limit() {
+        let mut config = config();
         let mib = |count: u64| count << 20;
         assert_eq!(memlock(Some(0), Some(&config)).verdict, Verdict::Ok);
         config.rails.iter_mut().for_each(|rail| rail.backend = BackendKind::Verbs);

@@ -111,6 +111,18 @@ pub(super) fn routed(call: &'static str, code: c_int) -> Result<(), VerbsError> 
     })
 }
 
+/// Loads the library and finds all of its functions, as a rail does.
+///
+/// # Errors
+/// The loader's words, or the name of what is missing.
+pub fn try_load(config: &VerbsConfig) -> Result<(), VerbsError> {
+    load(config).map(drop)
+}
+
+fn load(config: &VerbsConfig) -> Result<Api, VerbsError> {
+    Api::load(config.library.as_deref()).map_err(|(path, detail)| VerbsError::Library { path, detail })
+}
+
 /// An open device, one of its ports, and a protection domain: what is registered in it can be reached by its
 /// queue pairs alone.
 pub(super) struct Device {
@@ -133,8 +145,7 @@ unsafe impl Sync for Device {}
 
 impl Device {
     pub(super) fn open(config: &VerbsConfig) -> Result<Self, VerbsError> {
-        let api = Api::load(config.library.as_deref());
-        let api = api.map_err(|(path, detail)| VerbsError::Library { path, detail })?;
+        let api = load(config)?;
         let chosen = sysfs::choose(Path::new("/"), config)?;
         let context = open(&api, &chosen.port.device)?;
         let mut device =
