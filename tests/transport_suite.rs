@@ -11,6 +11,9 @@ mod leaks;
 mod memory;
 #[path = "transport_suite/proxy.rs"]
 mod proxy;
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+#[path = "transport_suite/under_way.rs"]
+mod under_way;
 #[cfg(feature = "verbs")]
 #[path = "transport_suite/verbs.rs"]
 mod verbs_only;
@@ -25,6 +28,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use seam::arena::Arena;
 use seam::transport::quic::QuicRail;
 use seam::transport::{Blocks, Feed, PathError, Peer, Write, Written};
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+use under_way::{
+    a_large_write_that_is_cancelled_under_way_is_quiet_and_nothing_of_it_lands_later,
+    a_large_write_that_runs_into_its_deadline_is_a_timeout_and_quiet,
+};
 use world::{AMPLE, Kind, Ledger, Node, World, extent, lease, name};
 
 const MIB: u64 = 1024 * 1024;
@@ -86,6 +94,17 @@ macro_rules! over_quic {
     };
 }
 
+/// What those do whose bytes a library moves.
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+macro_rules! over_library {
+    ($kind:ident) => {
+        of!($kind:
+            a_large_write_that_is_cancelled_under_way_is_quiet_and_nothing_of_it_lands_later,
+            a_large_write_that_runs_into_its_deadline_is_a_timeout_and_quiet,
+        );
+    };
+}
+
 mod quic {
     any_backend!(Quic);
     over_quic!(Quic);
@@ -103,16 +122,19 @@ mod memory_fabric {
 #[cfg(feature = "nixl")]
 mod nixl {
     any_backend!(Nixl);
+    over_library!(Nixl);
 }
 
 #[cfg(feature = "verbs")]
 mod verbs {
     any_backend!(Verbs);
+    over_library!(Verbs);
 }
 
 #[cfg(feature = "ucx")]
 mod ucx {
     any_backend!(Ucx);
+    over_library!(Ucx);
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn two_versions_that_face_each_other_move_bytes_or_say_which_they_are() {
