@@ -2,7 +2,8 @@
 //!
 //! Other processes may read and write it at any time, so no reference into the map ever exists:
 //! bytes are copied in and out by bounds-checked calls. Who may touch which extent when is the
-//! ledger's business. This is the only module with unsafe code.
+//! ledger's business. Other unsafe code is only where a library is called: in `transport`, and where
+//! the doctor asks the kernel about the clock.
 
 mod run;
 

@@ -10,10 +10,14 @@ mod bell;
 mod blocks;
 mod dial;
 pub mod fabric;
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+mod loader;
 pub mod mock;
 pub mod nixl;
 pub mod quic;
 mod slots;
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+mod starting;
 mod stream;
 pub mod ucx;
 pub mod verbs;
@@ -74,12 +78,14 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// Nothing came back in time. Counts as lost.
-    #[error("no answer from {peer} within {limit_ms} ms")]
+    #[error("no answer from {peer} within {limit_ms} ms{}", doubt.as_ref().map(|doubt| format!("; {doubt}")).unwrap_or_default())]
     TimedOut {
         /// The far end.
         peer: NodeName,
         /// The deadline.
         limit_ms: u64,
+        /// What may be the matter, where something is known to be unusual.
+        doubt: Option<String>,
     },
     /// The far end cannot be reached, or went away. Counts as failed.
     #[error("{peer} is gone: {detail}")]

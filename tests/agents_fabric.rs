@@ -92,6 +92,11 @@ macro_rules! of {
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_sender_that_stood_still_under_way_does_not_go_on() {
+                super::a_sender_that_stood_still_under_way_does_not_go_on(super::$mover).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails() {
                 super::a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails(super::$mover).await;
             }
@@ -125,6 +130,10 @@ async fn scattered_blocks_of_every_size_arrive_as_they_were(mover: Mover) {
 
 async fn a_transfer_whose_host_is_killed_fails_over(mover: Mover) {
     with(mover, async |kit| kit.a_transfer_whose_host_is_killed_fails_over().await).await;
+}
+
+async fn a_sender_that_stood_still_under_way_does_not_go_on(mover: Mover) {
+    with(mover, async |kit| kit.a_sender_that_stood_still_under_way_does_not_go_on().await).await;
 }
 
 async fn a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails(mover: Mover) {
@@ -163,6 +172,11 @@ async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_
         line.is_some()
     })
     .await;
+    // Whatever comes of it, the operator is told, once.
+    let log = p0.log();
+    let told = "the peer's library is of another version";
+    assert_eq!(log.matches(told).count(), 1, "{log}");
+    assert!(log.contains(&format!("this side's {} is ", mover.backend.to_uppercase())), "{log}");
     // Either they get along, or the path is known to carry nothing, and why: nothing hangs.
     let line = line.unwrap();
     println!("{} to {}: {:?}", new, old, line.health);

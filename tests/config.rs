@@ -273,6 +273,33 @@ fn a_configured_class_replaces_the_built_in_one_of_its_name() {
     assert!(twice.contains("policy.workloads[1].name: found mine a second time"), "{twice}");
 }
 
+#[test]
+fn a_decode_host_whose_rails_keep_nobody_out_fences_for_longer_than_its_senders_may_write() {
+    let decode = "[decode]\npool = \"a\"\nmax_sessions = 8\nkv_bytes = \"128MiB\"\n";
+    let read = |role: &str, backend: &str, transfer: &str| {
+        let host = MINIMAL.replace("prefill", role);
+        let host = host.replace("7982\"\n", &format!("7982\"\nbackend = \"{backend}\"\n"));
+        let decode = if role == "decode" { decode } else { "" };
+        let text = format!("{host}{decode}[transfer]\n{transfer}\n");
+        // Not every build has every backend, and says so then.
+        Config::from_toml(&text, "seam.toml").err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    for backend in ["nixl", "ucx"] {
+        let error = read("decode", backend, "fence_max = \"9999ms\"");
+        let words = format!(
+            "transfer.fence_max: found 9s 999ms, allowed at least 10s beside the {backend} rail r0: what its sender"
+        );
+        assert!(error.contains(&words), "{error}");
+        let allowed = [
+            read("decode", backend, "fence_max = \"10s\""),
+            read("prefill", backend, "fence_max = \"1s\""),
+            read("decode", backend, "mover = \"engine\"\nfence_max = \"1s\""),
+        ];
+        assert!(allowed.iter().all(|error| !error.contains("fence_max")), "{allowed:?}");
+    }
+    assert_eq!(read("decode", "quic", "fence_max = \"1s\""), "");
+}
+
 /// Every key of every section, taken from the error that an unknown key gets.
 fn schema() -> BTreeMap<&'static str, Vec<String>> {
     let known = |text: String| -> Vec<String> {

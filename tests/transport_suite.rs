@@ -11,6 +11,9 @@ mod leaks;
 mod memory;
 #[path = "transport_suite/proxy.rs"]
 mod proxy;
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+#[path = "transport_suite/under_way.rs"]
+mod under_way;
 #[cfg(feature = "verbs")]
 #[path = "transport_suite/verbs.rs"]
 mod verbs_only;
@@ -25,6 +28,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use seam::arena::Arena;
 use seam::transport::quic::QuicRail;
 use seam::transport::{Blocks, Feed, PathError, Peer, Write, Written};
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+use under_way::{
+    a_large_write_that_is_cancelled_under_way_is_quiet_and_nothing_of_it_lands_later,
+    a_large_write_that_runs_into_its_deadline_is_a_timeout_and_quiet,
+};
 use world::{AMPLE, Kind, Ledger, Node, World, extent, lease, name};
 
 const MIB: u64 = 1024 * 1024;
@@ -86,6 +94,17 @@ macro_rules! over_quic {
     };
 }
 
+/// What those do whose bytes a library moves.
+#[cfg(any(feature = "nixl", feature = "ucx", feature = "verbs"))]
+macro_rules! over_library {
+    ($kind:ident) => {
+        of!($kind:
+            a_large_write_that_is_cancelled_under_way_is_quiet_and_nothing_of_it_lands_later,
+            a_large_write_that_runs_into_its_deadline_is_a_timeout_and_quiet,
+        );
+    };
+}
+
 mod quic {
     any_backend!(Quic);
     over_quic!(Quic);
@@ -103,16 +122,19 @@ mod memory_fabric {
 #[cfg(feature = "nixl")]
 mod nixl {
     any_backend!(Nixl);
+    over_library!(Nixl);
 }
 
 #[cfg(feature = "verbs")]
 mod verbs {
     any_backend!(Verbs);
+    over_library!(Verbs);
 }
 
 #[cfg(feature = "ucx")]
 mod ucx {
     any_backend!(Ucx);
+    over_library!(Ucx);
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn two_versions_that_face_each_other_move_bytes_or_say_which_they_are() {
@@ -383,8 +405,8 @@ async fn a_peer_of_another_name_is_refused(world: World) {
 }
 
 async fn a_peer_of_another_ca_is_refused(world: World) {
-    let stranger_world = World::new(Kind::Quic);
-    let (p, d) = (stranger_world.node("p", MIB), world.node("d", MIB));
+    let elsewhere = world.elsewhere();
+    let (p, d) = (elsewhere.node("p", MIB), world.node("d", MIB));
     d.ledger.grant(lease(1), "p", &[extent(0, 100)]);
     refusal(p.probe(&d.peer, 64).await);
     refusal(p.write(&d.peer, lease(1), &[extent(0, 100)]).await);
@@ -397,7 +419,7 @@ async fn a_peer_that_is_not_there_fails_within_the_deadline(world: World) {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let absent = Peer { node: name("d"), address: silent.local_addr().unwrap().to_string() };
     let deadline = Duration::from_millis(300);
-    let expected = PathError::TimedOut { peer: name("d"), limit_ms: 300 };
+    let expected = PathError::TimedOut { peer: name("d"), limit_ms: 300, doubt: None };
     assert_eq!(p.backend.probe(&absent, 64, deadline).await, Err(expected.clone()));
     assert_eq!(p.write_within(deadline, &absent, lease(1), &[extent(0, 9)]).await, Err(expected));
 }
@@ -437,7 +459,7 @@ async fn a_peer_that_dies_under_way_without_a_word_times_out(world: World) {
     kill(runtime).await;
     proxy.mend();
     let result = writing.await.unwrap();
-    assert_eq!(result, Err(PathError::TimedOut { peer: name("d"), limit_ms: 5_000 }));
+    assert_eq!(result, Err(PathError::TimedOut { peer: name("d"), limit_ms: 5_000, doubt: None }));
 }
 
 async fn a_peer_that_restarted_is_used_again(world: World) {
@@ -491,7 +513,7 @@ async fn a_peer_behind_a_cut_network_times_out_and_is_used_again_when_it_is_mend
     p.probe(&through, 64).await.unwrap();
     proxy.cut_after(0);
     let deadline = Duration::from_millis(250);
-    let expected = PathError::TimedOut { peer: name("d"), limit_ms: 250 };
+    let expected = PathError::TimedOut { peer: name("d"), limit_ms: 250, doubt: None };
     assert_eq!(p.backend.probe(&through, 64, deadline).await, Err(expected.clone()));
     assert_eq!(p.write_within(deadline, &through, lease(1), &[extent(0, 9)]).await, Err(expected));
     proxy.mend();

@@ -22,6 +22,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 /// The smallest and the largest file of a journal, in bytes.
 const FILE_BYTES: (u64, u64) = (64 << 10, 4 << 30);
+/// Where nobody is kept out of the arena, a lease's pages must stay fenced for longer than its sender may
+/// still write: it waits 3 s for what it gave up, and its library gives up the peer up to 5 s after that.
+const LEAST_OPEN_FENCE: Duration = Duration::from_secs(10);
 
 /// Everything that is wrong with `config`.
 pub(super) fn check(config: &Config) -> Vec<Problem> {
@@ -335,6 +338,20 @@ fn transfer(checks: &mut Checks, config: &Config) {
     checks.between("transfer.attempts", transfer.attempts, 1, 16);
     checks.lasts("transfer.lease_ttl", transfer.lease_ttl, SECOND / 10, HOUR);
     checks.lasts("transfer.fence_max", transfer.fence_max, SECOND / 10, HOUR);
+    let is_open = |rail: &&RailConfig| matches!(rail.backend, BackendKind::Nixl | BackendKind::Ucx);
+    let receives = config.has_role(Role::Decode) && transfer.mover == Mover::Seam;
+    if let Some(rail) = config.rails.iter().find(is_open).filter(|_| receives) {
+        checks.require(transfer.fence_max >= LEAST_OPEN_FENCE, "transfer.fence_max", || {
+            let show = humantime::format_duration;
+            format!(
+                "found {}, allowed at least {} beside the {} rail {}: what its sender gave up may land until then",
+                show(transfer.fence_max),
+                show(LEAST_OPEN_FENCE),
+                rail.backend,
+                rail.name
+            )
+        });
+    }
 }
 
 fn arena(checks: &mut Checks, config: &Config) {

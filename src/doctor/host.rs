@@ -5,6 +5,7 @@ use rustix::process::{Resource, getrlimit};
 use super::{Finding, Kernel};
 use crate::config::{Config, RailConfig};
 use crate::model::BackendKind;
+use crate::transport::fabric::SCRATCH_BYTES;
 use crate::transport::nixl;
 use crate::transport::verbs::sysfs::{self, Port};
 
@@ -12,8 +13,10 @@ use crate::transport::verbs::sysfs::{self, Port};
 const SOCKET_BUFFER: u64 = 4 * 1024 * 1024;
 
 pub(super) fn examine(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
-    let mut findings = vec![clock(), buffers(kernel), memlock(config)];
+    let mut findings = vec![clock(), buffers(kernel), memlock(getrlimit(Resource::Memlock).current, config)];
     findings.extend(devices(kernel));
+    #[cfg(feature = "verbs")]
+    findings.extend(verbs_libraries(config));
     findings.extend(verbs_rails(kernel, config));
     findings.extend(nixl_libraries(config));
     #[cfg(feature = "ucx")]
@@ -61,21 +64,23 @@ fn buffers(kernel: &Kernel) -> Finding {
 }
 
 /// Libraries that register memory lock it.
-fn memlock(config: Option<&Config>) -> Finding {
+fn memlock(limit: Option<u64>, config: Option<&Config>) -> Finding {
     const WHAT: &str = "locked memory";
-    let Some(limit) = getrlimit(Resource::Memlock).current else { return Finding::ok(WHAT, "unlimited") };
-    let arena = config.and_then(|config| config.arena.as_ref()).map(|arena| arena.size);
-    let registers = config.is_some_and(|config| {
-        config.rails.iter().any(|rail| !matches!(rail.backend, BackendKind::Quic | BackendKind::Mock))
-    });
-    match arena {
-        Some(size) if registers && limit < size => Finding::warn(
-            WHAT,
-            format!("at most {limit} bytes, and the arena has {size}"),
-            "LimitMEMLOCK=infinity in the agent's unit, or ulimit -l unlimited: RDMA devices refuse to register more",
-        ),
-        _ => Finding::ok(WHAT, format!("at most {limit} bytes; no rail registers memory beyond that")),
+    let Some(limit) = limit else { return Finding::ok(WHAT, "unlimited") };
+    let arena_bytes = config.and_then(|config| config.arena.as_ref()).map_or(0, |arena| arena.size);
+    let rails = config.into_iter().flat_map(|config| &config.rails);
+    let registers = |rail: &&RailConfig| !matches!(rail.backend, BackendKind::Quic | BackendKind::Mock);
+    let rails = rails.filter(registers).count() as u64;
+    // Each registers all of it anew, and each time counts.
+    let needed = arena_bytes.saturating_add(SCRATCH_BYTES).saturating_mul(rails);
+    if limit >= needed {
+        return Finding::ok(WHAT, format!("at most {limit} bytes; rails register no more than {needed}"));
     }
+    Finding::warn(
+        WHAT,
+        format!("at most {limit} bytes, and {rails} rails register the arena and memory for probes, {needed} in all"),
+        "LimitMEMLOCK=infinity in the agent's unit, or ulimit -l unlimited: RDMA devices refuse to register more",
+    )
 }
 
 /// RDMA devices, their ports and addresses.
@@ -107,6 +112,21 @@ fn device_port(port: &Port) -> Finding {
     Finding::ok(&what, format!("{state}, {layer}, {}", port.kinds()))
 }
 
+/// What the verbs rails need of libibverbs, rail by rail.
+#[cfg(feature = "verbs")]
+fn verbs_libraries(config: Option<&Config>) -> Vec<Finding> {
+    let rails = config.into_iter().flat_map(|config| &config.rails);
+    let verbs = rails.filter(|rail| rail.backend == BackendKind::Verbs);
+    let finding = |rail: &RailConfig| {
+        let what = format!("libibverbs for rail {}", rail.name);
+        match crate::transport::verbs::try_load(&rail.verbs.clone().unwrap_or_default()) {
+            Ok(()) => Finding::ok(&what, "it can be loaded"),
+            Err(error) => Finding::fail(&what, error.to_string(), "without it the rail is left out"),
+        }
+    };
+    verbs.map(finding).collect()
+}
+
 /// What the verbs rails need of the devices, rail by rail.
 fn verbs_rails(kernel: &Kernel, config: Option<&Config>) -> Vec<Finding> {
     let rails = config.into_iter().flat_map(|config| &config.rails);
@@ -130,7 +150,11 @@ fn nixl_libraries(config: Option<&Config>) -> Vec<Finding> {
     let needed = rails.filter(|rail| rail.backend == BackendKind::Nixl).map(|rail| {
         let configured = rail.nixl.as_ref().and_then(|nixl| nixl.library.as_deref());
         let what = format!("NIXL for rail {}", rail.name);
-        match nixl::find(configured) {
+        let found = nixl::find(configured);
+        // Where this build can: a file may be there and lack what it needs itself.
+        #[cfg(feature = "nixl")]
+        let found = found.and_then(|found| nixl::try_load(&found).map(|()| found));
+        match found {
             Ok(found) => Finding::ok(&what, said(&found)),
             Err(error) => {
                 Finding::fail(&what, error.to_string(), "pip install nixl-cu12; without it the rail is left out")
@@ -236,6 +260,58 @@ mod tests {
         assert!(old.found.contains("no GID of RoCE v2: IB/RoCE v1 at 0"), "{}", old.found);
         assert_eq!(port("4: ACTIVE", "InfiniBand", &["IB/RoCE v1"]).verdict, Verdict::Ok);
         assert_eq!(port("4: ACTIVE", "Ethernet", &[]).verdict, Verdict::Warn);
+    }
+
+    fn config() -> Config {
+        let rails = ["r0", "r1"].map(|name| format!("[[rails]]\nname = \"{name}\"\nbind = \"127.0.0.1:0\"\n"));
+        let text = format!(
+            "[node]\nname = \"p0\"\nroles = [\"prefill\"]\n[tls]\ndev = true\n[arena]\npath = \"x\"\nsize = \"64MiB\"\n{}",
+            rails.concat()
+        );
+        Config::from_toml(&text, "seam.toml").unwrap()
+    }
+
+    #[cfg(feature = "verbs")]
+    #[test]
+    fn a_verbs_rail_whose_library_cannot_be_loaded_says_why() {
+        let mut config = config();
+        let library = Some("/nowhere/libibverbs.so.1".into());
+        config.rails[1].backend = BackendKind::Verbs;
+        config.rails[1].verbs = Some(crate::transport::verbs::VerbsConfig { library, ..Default::default() });
+        let [found] = &verbs_libraries(Some(&config))[..] else { panic!("one rail") };
+        assert_eq!((found.what.as_str(), found.verdict), ("libibverbs for rail r1", Verdict::Fail));
+        assert!(found.found.contains("/nowhere/libibverbs.so.1") && found.found.contains("No such file"), "{found:?}");
+    }
+
+    #[cfg(feature = "nixl")]
+    #[test]
+    fn a_nixl_rail_whose_library_is_there_and_cannot_be_loaded_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let library = dir.path().join("libnixl_capi.so");
+        fs::write(&library, "not one").unwrap();
+        let mut config = config();
+        config.rails[0].backend = BackendKind::Nixl;
+        config.rails[0].nixl = Some(nixl::NixlConfig { library: Some(library), ..Default::default() });
+        let [found] = &nixl_libraries(Some(&config))[..] else { panic!("one rail") };
+        assert_eq!((found.what.as_str(), found.verdict), ("NIXL for rail r0", Verdict::Fail));
+        assert!(found.found.contains("file too short"), "{found:?}");
+    }
+
+    #[test]
+    fn every_rail_that_registers_the_arena_and_its_probes_counts_against_the_limit() {
+        let mut config = config();
+        let mib = |count: u64| count << 20;
+        assert_eq!(memlock(Some(0), Some(&config)).verdict, Verdict::Ok);
+        config.rails.iter_mut().for_each(|rail| rail.backend = BackendKind::Verbs);
+        assert_eq!(memlock(None, Some(&config)).verdict, Verdict::Ok);
+        assert_eq!(memlock(Some(mib(132)), Some(&config)).verdict, Verdict::Ok);
+        let short = memlock(Some(mib(132) - 1), Some(&config));
+        assert_eq!(short.verdict, Verdict::Warn);
+        assert!(
+            short.found.ends_with("2 rails register the arena and memory for probes, 138412032 in all"),
+            "{short:?}"
+        );
+        assert_eq!(memlock(Some(0), None).verdict, Verdict::Ok);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Dialer {
             {
                 kept.take_if(|kept| kept.quinn().stable_id() == connection.quinn().stable_id());
             }
-            Err(PathError::TimedOut { peer: peer.node.clone(), limit_ms: millis(deadline.limit) })
+            Err(PathError::TimedOut { peer: peer.node.clone(), limit_ms: millis(deadline.limit), doubt: None })
         })
     }
 

@@ -41,6 +41,10 @@ pub use rail::FabricRail;
 /// The longest greeting or welcome, in bytes.
 pub const MAX_GREETING: usize = 64 * 1024;
 
+/// What a library registers beside the arena: memory for probes, one half of it to read from, the other for
+/// peers to write to.
+pub(crate) const SCRATCH_BYTES: u64 = 2 * 1024 * 1024;
+
 /// Why a library could not do what it was asked, by what that says about the path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {
@@ -152,6 +156,11 @@ pub trait Link: Send + Sync {
 
     /// Puts so many bytes into memory that the peer keeps for it, and waits until they are there.
     fn probe(&self, payload_bytes: u32, deadline: Duration) -> BoxFuture<'_, Result<(), FabricError>>;
+
+    /// What may be the matter where nothing ever ends.
+    fn doubt(&self) -> Option<String> {
+        None
+    }
 
     /// Whether it has failed for good, so that another must be made.
     fn is_over(&self) -> bool {

@@ -168,7 +168,7 @@ async fn timed_out(peer: &Peer, deadline: Duration) -> PathError {
 }
 
 fn late(peer: &Peer, deadline: Duration) -> PathError {
-    whole(PathError::TimedOut { peer: peer.node.clone(), limit_ms: 0 }, deadline)
+    whole(PathError::TimedOut { peer: peer.node.clone(), limit_ms: 0, doubt: None }, deadline)
 }
 
 fn refused(peer: &Peer) -> PathError {
@@ -178,8 +178,8 @@ fn refused(peer: &Peer) -> PathError {
 /// A timeout names the deadline that the caller gave, not what the delay had left of it.
 fn whole(error: PathError, deadline: Duration) -> PathError {
     match error {
-        PathError::TimedOut { peer, .. } => {
-            PathError::TimedOut { peer, limit_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX) }
+        PathError::TimedOut { peer, doubt, .. } => {
+            PathError::TimedOut { peer, limit_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX), doubt }
         }
         other => other,
     }

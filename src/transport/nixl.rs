@@ -25,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "nixl")]
 pub use fabric::{Nixl, NixlError};
+#[cfg(feature = "nixl")]
+pub use library::try_load;
 pub use library::{Found, LibraryError, find};
 
 /// What an operator may have to say about NIXL.

@@ -39,7 +39,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "verbs")]
-pub use device::VerbsError;
+pub use device::{VerbsError, try_load};
 #[cfg(feature = "verbs")]
 pub use fabric::Verbs;
 

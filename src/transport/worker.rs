@@ -6,12 +6,13 @@ mod link;
 mod members;
 mod put;
 
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memmap2::MmapRaw;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::bell::{Bell, wait};
 use super::fabric::scratch;
 use super::fabric::{FabricError, Put};
+use super::starting;
 use crate::arena::{Arena, Segment};
 use crate::model::NodeName;
 use inside::Inside;
@@ -225,6 +227,8 @@ fn ended<E: Engine>() -> FabricError {
 pub(super) struct Worker<E: Engine> {
     line: Arc<Line<E>>,
     members: Arc<Members>,
+    /// What was said last of each peer's version: said once, however often it is dialled.
+    skews: Mutex<BTreeMap<NodeName, String>>,
 }
 
 impl<E: Engine> Worker<E> {
@@ -233,6 +237,7 @@ impl<E: Engine> Worker<E> {
         arena: Arc<Arena>,
         make: impl FnOnce(&Rc<Memory>) -> Result<(E, K), X> + Send + 'static,
     ) -> Result<(Self, K), X> {
+        let arena_bytes = arena.size();
         let (commands, received) = sync_channel(MAX_WAITING);
         let bell = Arc::new(Bell::new().map_err(|error| ThreadError(error.to_string()))?);
         let members = Arc::new(Members::default());
@@ -257,9 +262,18 @@ impl<E: Engine> Worker<E> {
             .name(format!("seam-{}", E::NAME.to_lowercase()))
             .spawn(run)
             .map_err(|error| ThreadError(error.to_string()))?;
-        let ended = |_| ThreadError(format!("the thread for {} has ended", E::NAME));
-        let known = started.recv().map_err(ended)??;
-        Ok((Self { line: Arc::new(Line { commands: Some(commands), bell }), members }, known))
+        let known = starting::started(&started, E::NAME, arena_bytes).map_err(ThreadError)??;
+        let line = Arc::new(Line { commands: Some(commands), bell });
+        Ok((Self { line, members, skews: Mutex::default() }, known))
+    }
+
+    /// Tells the operator, who sees nothing of a probe but that it fails.
+    pub(super) fn warn_of(&self, peer: &NodeName, skew: &str) {
+        // Every change of the table is whole before anything can panic.
+        let mut skews = self.skews.lock().unwrap_or_else(PoisonError::into_inner);
+        if skews.insert(peer.clone(), skew.to_owned()).is_none_or(|said| said != skew) {
+            tracing::warn!(%peer, skew, "the peer's library is of another version: they may not understand each other");
+        }
     }
 
     /// Makes a peer known.

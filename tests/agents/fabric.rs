@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use seam::api::{TransferReport, TransferRequest, TransferResult};
 use seam::arena::Arena;
 use seam::model::{Extent, LeaseId};
@@ -90,6 +91,36 @@ impl Kit<'_> {
         }
     }
 
+    /// Stops the sender of a transfer under way for so long that it must not go on with it.
+    pub(crate) async fn a_sender_that_stood_still_under_way_does_not_go_on(&self) {
+        let site = Site::new();
+        let (_hosts, p0) = self.start(&site, &["d0", "d1"], 2).await;
+        let granted = p0.route(&request("batch", self.large)).await.unwrap().lease.unwrap();
+        let (lease, landing) = (granted.id, granted.extents[0].offset);
+        let stop = async {
+            self.bytes_land(&site, &lease, landing).await;
+            p0.signal(Signal::STOP);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            p0.signal(Signal::CONT);
+        };
+        let blocks = vec![Extent { offset: 0, bytes: self.large }];
+        let (report, ()) = tokio::join!(moved(&p0, &lease, blocks), stop);
+        assert_eq!(report.attempts[0].result, TransferResult::Failed, "{report:?}");
+        let log = p0.log();
+        assert!(log.contains("this host stood still"), "{log}");
+        println!("stood still under way: {}", why(&report));
+    }
+
+    async fn bytes_land(&self, site: &Site, lease: &LeaseId, landing: u64) {
+        let (arena, sent) = (self.arena(site, lease.node.as_str()), pattern(1_000));
+        until("bytes land", async || {
+            let mut head = [0; 1_000];
+            arena.read_into(landing, &mut head).unwrap();
+            head[..] == sent[..]
+        })
+        .await;
+    }
+
     /// Kills the receiver of a transfer under way, which must go on elsewhere. Prints how long it took to know.
     pub(crate) async fn a_transfer_whose_host_is_killed_fails_over(&self) {
         let site = Site::new();
@@ -99,21 +130,21 @@ impl Kit<'_> {
         let victim = usize::from(lease.node.as_str() == "d1");
         let began = Instant::now();
         let kill = async {
-            let (arena, sent) = (self.arena(&site, lease.node.as_str()), pattern(1_000));
-            until("bytes land", async || {
-                let mut head = [0; 1_000];
-                arena.read_into(landing, &mut head).unwrap();
-                head[..] == sent[..]
-            })
-            .await;
+            self.bytes_land(&site, &lease, landing).await;
+            let killed = began.elapsed();
             hosts[victim].kill();
-            began.elapsed()
+            killed
         };
         let blocks = vec![Extent { offset: 0, bytes: self.large }];
-        let (report, killed) = tokio::join!(moved(&p0, &lease, blocks), kill);
+        let transfer = async { (moved(&p0, &lease, blocks).await, began.elapsed()) };
+        let ((report, reported), killed) = tokio::join!(transfer, kill);
         assert_eq!((report.result, report.attempts.len()), (TransferResult::Delivered, 2), "{report:?}");
         assert_eq!(report.attempts[0].result, TransferResult::Failed);
-        let first = Duration::from_secs_f64(report.attempts[0].elapsed_ms / 1000.0);
+        let [first, second] = [0, 1].map(|at| Duration::from_secs_f64(report.attempts[at].elapsed_ms / 1000.0));
+        // Seen from here: the next attempt began at once, and the report came with its end.
+        let failed = reported.saturating_sub(second);
+        assert!(failed > killed, "failed after {failed:?}, killed after {killed:?}: {report:?}");
+        // From the attempt's own beginning: what it took to come to that is none of its time.
         let known = first.saturating_sub(killed).as_millis();
         println!("killed under way: the attempt failed {known} ms later: {}", why(&report));
         assert_eq!(report.hash.as_deref(), Some(blake3::hash(&pattern(self.large)).to_hex().as_str()));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use seam::transport::{PathError, Write};
 
+use crate::memory::DOUBT;
 use crate::world::{AMPLE, Kind, Node, World, extent, lease, name};
 use crate::{MIB, refusal};
 
@@ -52,17 +53,21 @@ async fn a_write_that_is_cancelled_under_way_is_quiet_once_nothing_of_it_can_lan
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_runs_into_its_deadline_is_a_timeout_and_quiet() {
+async fn a_write_that_runs_into_its_deadline_is_a_timeout_with_what_its_link_suspects_and_quiet() {
     let world = World::new(Kind::Unfenced);
     let (p, d) = (world.node("p", 16 * MIB), world.node("d", 16 * MIB));
     // Longer than the receiver would wait for one that says nothing.
     p.held.drains(Duration::from_millis(1_500));
     let writing = stuck_write(&p, &d, Duration::from_millis(700)).await;
     let result = writing.await.unwrap();
-    assert_eq!(result, Err(PathError::TimedOut { peer: name("d"), limit_ms: 700 }));
+    let late = |limit_ms| PathError::TimedOut { peer: name("d"), limit_ms, doubt: Some(DOUBT.to_owned()) };
+    assert_eq!(result, Err(late(700)));
+    assert_eq!(result.unwrap_err().to_string(), format!("no answer from d within 700 ms; {DOUBT}"));
     assert_eq!(d.ledger.of(&lease(1)).quiet, 0, "its last bytes may still land");
     d.ledger.until(&lease(1), |granted| granted.quiet == 1).await;
     assert_eq!((d.ledger.of(&lease(1)).unfinished, d.refusals("fenced")), (0, 0));
+    let probed = p.backend.probe(&d.peer, 3_000_000, Duration::from_millis(200)).await;
+    assert_eq!(probed, Err(late(200)));
     nothing_lands(&d, async || p.held.after(None)).await;
 }
 

@@ -13,6 +13,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 const COPIED_AT_ONCE: u64 = 64 * 1024;
+/// What a link says of itself where something is late.
+pub(crate) const DOUBT: &str = "this side's memory may be held";
 
 /// Who may be written to, by number.
 static OPEN: LazyLock<Mutex<BTreeMap<u64, Arc<Inside>>>> = LazyLock::new(Mutex::default);
@@ -164,6 +166,10 @@ impl Link for Outlet {
             tokio::time::timeout(deadline, free).await.map_err(|_| FabricError::TimedOut)?.unwrap();
             self.far().map(drop)
         })
+    }
+
+    fn doubt(&self) -> Option<String> {
+        Some(DOUBT.to_owned())
     }
 }
 

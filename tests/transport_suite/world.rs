@@ -129,6 +129,11 @@ impl World {
         Self { kind, dir: Arc::clone(&other.dir) }
     }
 
+    /// Nodes with the same backend, of a cluster whose CA nobody here knows.
+    pub(crate) fn elsewhere(&self) -> Self {
+        Self::new(self.kind)
+    }
+
     pub(crate) fn identity(&self, node: &str) -> NodeIdentity {
         NodeIdentity::dev("c", &name(node), self.dir.path()).unwrap()
     }

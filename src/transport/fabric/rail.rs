@@ -27,6 +27,8 @@ pub(super) const MAX_SESSIONS: usize = 1_024;
 pub(super) const MAX_PEER_SESSIONS: usize = 8;
 /// How long [`Backend::close`] waits for what it ended.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+/// How long it then waits for the library, which may take its time with peers that are gone (UCX 2 s).
+const LIBRARY_LIMIT: Duration = Duration::from_secs(4);
 
 /// What happened so far.
 #[derive(Default)]
@@ -166,7 +168,48 @@ impl Backend for FabricRail {
             if tokio::time::timeout(CLOSE_LIMIT, self.shared.tasks.wait()).await.is_err() {
                 tracing::warn!(left = self.shared.tasks.len(), "rail closed while something of it still waits");
             }
-            self.shared.fabric.close().await;
+            close(&*self.shared.fabric, &self.address()).await;
         })
+    }
+}
+
+/// Lets go of the library, as far as it lets go.
+async fn close(fabric: &dyn Fabric, rail: &str) {
+    if tokio::time::timeout(LIBRARY_LIMIT, fabric.close()).await.is_err() {
+        let library = fabric.name();
+        tracing::warn!(rail, library, "the library does not let go: its thread is left behind");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::fabric::{FabricError, Greeting, Welcome};
+
+    struct Hangs;
+
+    impl Fabric for Hangs {
+        fn name(&self) -> String {
+            "one that hangs".to_owned()
+        }
+
+        fn greet<'a>(&'a self, _: &'a NodeName) -> BoxFuture<'a, Result<Greeting, FabricError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn welcome<'a>(&'a self, _: &'a NodeName, _: Vec<u8>) -> BoxFuture<'a, Result<Welcome, FabricError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn close(&self) -> BoxFuture<'_, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_library_that_does_not_let_go_is_left_behind() {
+        let begun = tokio::time::Instant::now();
+        close(&Hangs, "127.0.0.1:7982").await;
+        assert!(begun.elapsed() >= LIBRARY_LIMIT);
     }
 }

@@ -4,10 +4,10 @@ use std::io;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::Piece;
+use super::{Piece, SCRATCH_BYTES};
 
 /// One half, in bytes.
-pub(crate) const HALF: u32 = 1024 * 1024;
+pub(crate) const HALF: u32 = (SCRATCH_BYTES / 2) as u32;
 
 /// Both halves. No reference into them ever exists: peers write whenever they like.
 pub(crate) fn map() -> io::Result<MmapRaw> {

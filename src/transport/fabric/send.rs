@@ -1,8 +1,8 @@
 //! The sending side: links to peers, probes and writes through them.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -61,6 +61,7 @@ pub(super) async fn probe(
         probed.map_err(|error| path_error(&peer.node, &deadline, error))
     };
     let probed = in_time(peer, &deadline, NO_GRACE, probe).await;
+    let probed = probed.map_err(|error| doubted(error, || outbound.link.doubt()));
     if matches!(probed, Err(PathError::PeerGone { .. } | PathError::TimedOut { .. })) {
         outbound.end();
     }
@@ -81,7 +82,9 @@ pub(super) async fn write(shared: &Arc<Shared>, peer: &Peer, write: Write) -> Re
     };
     let cancel = CancellationToken::new();
     let (done, outcome) = oneshot::channel();
+    let link = Arc::new(OnceLock::new());
     let job = Job {
+        link: Arc::clone(&link),
         shared: Arc::clone(shared),
         peer: peer.clone(),
         bytes: blocks.bytes(),
@@ -96,10 +99,22 @@ pub(super) async fn write(shared: &Arc<Shared>, peer: &Peer, write: Write) -> Re
     });
     let _cancelled_when_dropped = cancel.drop_guard();
     let closed = |_| Err(PathError::Local("the rail is closed".to_owned()));
-    in_time(peer, &deadline, NO_GRACE, async { outcome.await.unwrap_or_else(closed) }).await
+    let written = in_time(peer, &deadline, NO_GRACE, async { outcome.await.unwrap_or_else(closed) }).await;
+    written.map_err(|error| doubted(error, || link.get().and_then(|link| link.doubt())))
+}
+
+/// A write or a probe that is late ends at its deadline, whatever its link would have said: what that knows of
+/// its peer is said with it.
+fn doubted(error: PathError, what: impl FnOnce() -> Option<String>) -> PathError {
+    match error {
+        PathError::TimedOut { peer, limit_ms, doubt: None } => PathError::TimedOut { peer, limit_ms, doubt: what() },
+        other => other,
+    }
 }
 
 struct Job {
+    /// The link that was taken, for whoever waits.
+    link: Arc<OnceLock<Arc<dyn Link>>>,
     shared: Arc<Shared>,
     peer: Peer,
     bytes: u64,
@@ -170,6 +185,8 @@ impl Job {
     async fn moved(&self, offered: Offered, first: Option<Part>, source: Reader) -> Result<Written, PathError> {
         let node = &self.peer.node;
         let Offered { outbound, mut out, mut back, extents, number } = offered;
+        // Fails only if it was told before: there is one a write.
+        let _ = self.link.set(Arc::clone(&outbound.link));
         let Ok(remote) = Run::new(&extents, self.bytes, u64::MAX) else {
             return Err(gone(node, format!("gave extents of fewer than {} bytes", self.bytes)));
         };
@@ -340,7 +357,9 @@ async fn in_time<T>(
 /// What a library's word says about the path.
 fn path_error(peer: &NodeName, deadline: &Deadline, error: FabricError) -> PathError {
     match error {
-        FabricError::TimedOut => PathError::TimedOut { peer: peer.clone(), limit_ms: millis(deadline.limit) },
+        FabricError::TimedOut => {
+            PathError::TimedOut { peer: peer.clone(), limit_ms: millis(deadline.limit), doubt: None }
+        }
         FabricError::PeerGone(detail) | FabricError::Protection(detail) | FabricError::Skew(detail) => {
             gone(peer, detail)
         }

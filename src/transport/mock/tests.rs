@@ -84,7 +84,7 @@ async fn a_stall_or_a_delay_beyond_the_deadline_takes_exactly_the_deadline() {
     let slow = Faults { base_ms: 60_000.0, ..Faults::new(FaultMode::Clean) };
     for faults in [Faults::new(FaultMode::Stall), slow] {
         let backend = faulty(Some(faults));
-        let limit = PathError::TimedOut { peer: "d".parse().unwrap(), limit_ms: 500 };
+        let limit = PathError::TimedOut { peer: "d".parse().unwrap(), limit_ms: 500, doubt: None };
         let started = Instant::now();
         assert_eq!(backend.probe(&peer("d"), 64, DEADLINE).await, Err(limit.clone()));
         assert_eq!(backend.write(&peer("d"), write(9)).await, Err(limit));
@@ -107,7 +107,7 @@ async fn a_write_without_an_answer_is_done_and_takes_exactly_the_deadline_and_pr
     let started = Instant::now();
     assert_eq!(backend.probe(&peer("d"), 64, DEADLINE).await, Ok(INNER));
     assert_eq!((started.elapsed(), backend.inner().writes.load(Ordering::Relaxed)), (Duration::ZERO, 0));
-    let limit = PathError::TimedOut { peer: "d".parse().unwrap(), limit_ms: 500 };
+    let limit = PathError::TimedOut { peer: "d".parse().unwrap(), limit_ms: 500, doubt: None };
     assert_eq!(backend.write(&peer("d"), write(9)).await, Err(limit));
     assert_eq!((started.elapsed(), backend.inner().writes.load(Ordering::Relaxed)), (DEADLINE, 1));
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use libloading::Library;
 
+use crate::transport::loader;
+
 /// An object of the library.
 pub(super) type Handle = *mut c_void;
 /// What a call says: 0 well, 1 under way, below 0 an error.
@@ -46,9 +48,7 @@ macro_rules! functions {
             /// # Errors
             /// The loader's words, or the name of what is missing.
             pub(super) fn load(path: &Path) -> Result<Self, String> {
-                // SAFETY: the library's initialisers run. It is the one that the operator named, or
-                // the one installed on this host, and is trusted like any other part of the program.
-                let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;
+                let library = loader::open(path)?;
                 Ok(Self {
                     $($name: {
                         let symbol = concat!("nixl_capi_", stringify!($name));

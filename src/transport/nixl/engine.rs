@@ -5,9 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::NixlConfig;
-use super::api::Api;
 use super::fabric::NixlError;
-use super::library::{Found, LibraryError};
+use super::library::{self, Found};
 use super::objects::{Agent, Registered, Request};
 use crate::model::NodeName;
 use crate::transport::fabric::FabricError;
@@ -32,8 +31,7 @@ impl NixlEngine {
         getrandom::fill(&mut random).map_err(|error| NixlError::System(error.to_string()))?;
         // Each life has a name of its own: what peers know of an earlier one is of no use to them.
         let name = format!("{node}.{:016x}", u64::from_le_bytes(random));
-        let unusable = |detail| LibraryError::Unusable { path: found.path.clone(), detail };
-        let api = Rc::new(Api::load(&found.path).map_err(unusable)?);
+        let api = Rc::new(library::load(found)?);
         let agent = Rc::new(Agent::new(api, &name, receives, config)?);
         let register = |place| {
             // SAFETY: memory stays until after the engine is dropped.

@@ -4,6 +4,9 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "nixl")]
+use super::api::Api;
+
 /// The file.
 const NAME: &str = "libnixl_capi.so";
 /// The folders of the wheels, beside the packages that they belong to.
@@ -62,6 +65,20 @@ pub fn find(configured: Option<&Path>) -> Result<Found, LibraryError> {
         Some(folder) => vec![folder.join(NAME)],
         None => usual(),
     })
+}
+
+/// Loads the library that was found, and finds all of its functions, as a rail does. It stays loaded.
+///
+/// # Errors
+/// The loader's words, or the name of what is missing.
+#[cfg(feature = "nixl")]
+pub fn try_load(found: &Found) -> Result<(), LibraryError> {
+    load(found).map(std::mem::forget)
+}
+
+#[cfg(feature = "nixl")]
+pub(super) fn load(found: &Found) -> Result<Api, LibraryError> {
+    Api::load(&found.path).map_err(|detail| LibraryError::Unusable { path: found.path.clone(), detail })
 }
 
 fn find_in(places: &[PathBuf]) -> Result<Found, LibraryError> {
@@ -164,6 +181,8 @@ mod tests {
     #[test]
     fn what_is_no_library_is_no_panic() {
         let (_site, library) = wheel("1.5.1");
-        assert!(super::super::api::Api::load(&library).is_err());
+        let found = find(Some(&library)).unwrap();
+        let error = try_load(&found).unwrap_err().to_string();
+        assert!(error.contains(NAME) && error.contains("file too short"), "{error}");
     }
 }

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
-use libloading::Library;
+use crate::transport::loader;
 
 /// An object of the library.
 pub(super) type Handle = *mut c_void;
@@ -186,9 +186,7 @@ macro_rules! functions {
             /// # Errors
             /// The loader's words, or the name of what is missing.
             pub(super) fn load(path: &Path) -> Result<Self, String> {
-                // SAFETY: the library's initialisers run. It is the one that the operator named, or
-                // the one installed on this host, and is trusted like any other part of the program.
-                let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;
+                let library = loader::open(path)?;
                 let api = Self {
                     $($name: {
                         let symbol = concat!("ucp_", stringify!($name));

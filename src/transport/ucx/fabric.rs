@@ -151,6 +151,7 @@ impl Opening for UcxOpening {
                     "this side's UCX is {}, the peer's {theirs}; allowed are two of the same minor version",
                     self.version
                 );
+                self.worker.warn_of(&self.peer, &detail);
                 return Err(FabricError::Skew(detail));
             }
             WorkerLink::connect(self.worker, &self.version, words.keys, words.target, self.peer).await

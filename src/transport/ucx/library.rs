@@ -66,19 +66,25 @@ pub(super) fn open(configured: Option<&Path>) -> Result<(Api, Found), LibraryErr
         Some(named) => file(named)?,
         None => PathBuf::from(NAME),
     };
-    let api = Api::load(&path).map_err(|detail| match &named {
-        // The loader's word for it names only the file.
-        None if detail.contains("No such file") => {
-            LibraryError::Missing { looked_in: "the folders of the loader".to_owned() }
-        }
-        _ => LibraryError::Unusable { path: path.clone(), detail },
-    })?;
+    let api = load(&path)?;
     let (major, minor, release) = api.version();
     let version = format!("{major}.{minor}.{release}");
     if !fits(major, minor) {
         return Err(LibraryError::Unfit { path, version });
     }
     Ok((api, Found { path, version }))
+}
+
+fn load(path: &Path) -> Result<Api, LibraryError> {
+    Api::load(path).map_err(|detail| {
+        // The loader names the file that it did not find: this one, or another that this one needs. What was
+        // named is known to be there.
+        let is_missing = detail.contains("No such file") && detail.starts_with(&*path.to_string_lossy());
+        match is_missing {
+            true => LibraryError::Missing { looked_in: "the folders of the loader".to_owned() },
+            false => LibraryError::Unusable { path: path.to_owned(), detail },
+        }
+    })
 }
 
 fn fits(major: u32, minor: u32) -> bool {
@@ -131,6 +137,13 @@ mod tests {
         let path = dir.path().join(NAME);
         fs::write(&path, "not one").unwrap();
         assert!(matches!(find(Some(&path)), Err(LibraryError::Unusable { .. })));
+    }
+
+    #[test]
+    fn a_name_that_the_loader_does_not_find_is_missing_and_what_to_do_is_said() {
+        let error = load(Path::new("libucp-nowhere.so.0")).err().unwrap();
+        assert_eq!(error, LibraryError::Missing { looked_in: "the folders of the loader".to_owned() });
+        assert!(error.to_string().contains("install UCX (Debian: libucx0)"), "{error}");
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! it would tie the program to the library: it would not start on a host that has none. So they are called
 //! by what the loader finds, and a query whose inline form falls back to one of them is made here.
 
-use std::error::Error as _;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
 use libloading::Library;
 use rdma_sys as sys;
+
+use crate::transport::loader;
 
 /// The library's file.
 const NAME: &str = "libibverbs.so.1";
@@ -41,9 +42,7 @@ macro_rules! functions {
                     Some(path) => path.to_owned(),
                 };
                 let failed = |detail| (path.display().to_string(), detail);
-                // SAFETY: the library's initialisers run. It is the system's, or the one that the operator
-                // named, and is trusted like any other part of the program.
-                let library = unsafe { Library::new(&path) }.map_err(|error| failed(said(&error)))?;
+                let library = loader::open(&path).map_err(failed)?;
                 Ok(Self {
                     $($name: {
                         let symbol = concat!("ibv_", stringify!($name));
@@ -56,11 +55,6 @@ macro_rules! functions {
             }
         }
     };
-}
-
-/// The loader's own words, which the error has as its source.
-fn said(error: &libloading::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 functions! {

@@ -54,23 +54,32 @@ pub enum VerbsError {
         /// The system's words.
         detail: String,
     },
-    /// The kernel lets this user lock too little memory.
+    /// No memory, where the kernel lets this user lock only so much.
     #[error(
-        "{bytes} bytes cannot be registered: this user may lock at most {limit} bytes (RLIMIT_MEMLOCK), needed are at \
-         least {needed}; set LimitMEMLOCK=infinity in the agent's unit, or ulimit -l unlimited"
+        "{bytes} bytes cannot be registered: this user may lock at most {limit} bytes (RLIMIT_MEMLOCK), this rail takes \
+         {needed}, and every other that registers the arena as much again; set LimitMEMLOCK=infinity in the agent's \
+         unit, or ulimit -l unlimited"
     )]
     Memlock {
         /// What was to be registered.
         bytes: u64,
         /// What may be locked.
         limit: u64,
-        /// What all of it takes.
+        /// What all of this rail takes.
         needed: u64,
     },
     /// One of the library's calls fails.
     #[error("{call}: {detail}")]
     Call {
         /// Which.
+        call: &'static str,
+        /// The system's words.
+        detail: String,
+    },
+    /// The peer cannot be reached from here: no route, or no answer to the question for its hardware address.
+    #[error("{call}: {detail}")]
+    Unreachable {
+        /// Which of the library's calls has found that.
         call: &'static str,
         /// The system's words.
         detail: String,
@@ -90,6 +99,28 @@ pub(super) fn answered(call: &'static str, code: c_int) -> Result<(), VerbsError
         0 => Ok(()),
         code => Err(VerbsError::Call { call, detail: io::Error::from_raw_os_error(code.abs()).to_string() }),
     }
+}
+
+/// The same of a call that looks for the way to a peer.
+pub(super) fn routed(call: &'static str, code: c_int) -> Result<(), VerbsError> {
+    answered(call, code).map_err(|error| match (code.abs(), error) {
+        (libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH, VerbsError::Call { call, detail }) => {
+            VerbsError::Unreachable { call, detail }
+        }
+        (_, error) => error,
+    })
+}
+
+/// Loads the library and finds all of its functions, as a rail does.
+///
+/// # Errors
+/// The loader's words, or the name of what is missing.
+pub fn try_load(config: &VerbsConfig) -> Result<(), VerbsError> {
+    load(config).map(drop)
+}
+
+fn load(config: &VerbsConfig) -> Result<Api, VerbsError> {
+    Api::load(config.library.as_deref()).map_err(|(path, detail)| VerbsError::Library { path, detail })
 }
 
 /// An open device, one of its ports, and a protection domain: what is registered in it can be reached by its
@@ -114,8 +145,7 @@ unsafe impl Sync for Device {}
 
 impl Device {
     pub(super) fn open(config: &VerbsConfig) -> Result<Self, VerbsError> {
-        let api = Api::load(config.library.as_deref());
-        let api = api.map_err(|(path, detail)| VerbsError::Library { path, detail })?;
+        let api = load(config)?;
         let chosen = sysfs::choose(Path::new("/"), config)?;
         let context = open(&api, &chosen.port.device)?;
         let mut device =
@@ -233,7 +263,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Registers memory. `all` is what is to be registered in all, for whoever may not lock so much.
+    /// Registers memory. `all` is what this rail registers in all, for whoever may not lock so much.
     ///
     /// # Safety
     /// The memory must stay mapped, and nothing may be referred to in it, as long as the region lives.
@@ -250,11 +280,7 @@ impl Region {
         let region = unsafe { (device.api.reg_mr)(device.domain, address as *mut c_void, length, access) };
         if region.is_null() {
             let error = io::Error::last_os_error();
-            let limit = getrlimit(Resource::Memlock).current;
-            return Err(match (error.raw_os_error(), limit) {
-                (Some(libc::ENOMEM), Some(limit)) if limit < all => VerbsError::Memlock { bytes, limit, needed: all },
-                _ => VerbsError::Call { call: "ibv_reg_mr", detail: format!("{bytes} bytes: {error}") },
-            });
+            return Err(not_registered(bytes, all, &error, getrlimit(Resource::Memlock).current));
         }
         Ok(Self { region, address: address as u64, bytes, device: Arc::clone(device) })
     }
@@ -272,6 +298,14 @@ impl Region {
     }
 }
 
+/// What other rails have locked counts as well, so that the limit may be at fault however large it is.
+fn not_registered(bytes: u64, all: u64, error: &io::Error, limit: Option<u64>) -> VerbsError {
+    match (error.raw_os_error(), limit) {
+        (Some(libc::ENOMEM), Some(limit)) => VerbsError::Memlock { bytes, limit, needed: all },
+        _ => VerbsError::Call { call: "ibv_reg_mr", detail: format!("{bytes} bytes: {error}") },
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: it was registered and is not used any more.
@@ -279,5 +313,40 @@ impl Drop for Region {
             // Its pages then stay the device's own: nothing else of this process ever gets them.
             tracing::warn!(bytes = self.bytes, "the device keeps memory registered until this process ends");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::inside::fault;
+    use super::*;
+    use crate::transport::fabric::FabricError;
+
+    #[test]
+    fn a_peer_that_cannot_be_reached_is_no_fault_of_this_host() {
+        for code in [libc::ETIMEDOUT, libc::EHOSTUNREACH, -libc::ENETUNREACH] {
+            let error = routed("ibv_modify_qp to RTR", code).unwrap_err();
+            assert!(matches!(error, VerbsError::Unreachable { .. }), "{error:?}");
+            assert!(
+                matches!(fault(error), FabricError::PeerGone(words) if words.starts_with("ibv_modify_qp to RTR: "))
+            );
+        }
+        let error = routed("ibv_modify_qp to RTR", libc::EINVAL).unwrap_err();
+        assert!(matches!(fault(error), FabricError::Local(_)));
+        assert_eq!(routed("ibv_modify_qp to RTR", 0), Ok(()));
+    }
+
+    #[test]
+    fn a_limit_is_named_wherever_there_is_one_and_memory_is_refused() {
+        let refused =
+            |limit| not_registered(1_000, 3_000, &io::Error::from_raw_os_error(libc::ENOMEM), limit).to_string();
+        for limit in [2_000, 5_000] {
+            let words = refused(Some(limit));
+            assert!(
+                words.contains(&format!("lock at most {limit} bytes (RLIMIT_MEMLOCK), this rail takes 3000")),
+                "{words}"
+            );
+        }
+        assert!(refused(None).starts_with("ibv_reg_mr: 1000 bytes: "), "{}", refused(None));
     }
 }

@@ -36,8 +36,9 @@ const RECEIVES: u32 = 256;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// A device must hold so many requests in a queue.
 pub(super) const MIN_REQUESTS: u32 = if RECEIVES > MAX_WRITES { RECEIVES } else { MAX_WRITES };
-/// A peer that is gone is known to be after 5 times 134 ms, two thirds of a second; never again and again for ever,
-/// which 7 retries mean to some devices. Not sooner: where a host stands still for a moment packets are sent again, and
+/// A peer that is gone is known to be after 5 times 134 ms, two thirds of a second, with Soft-RoCE; the InfiniBand
+/// specification lets a device wait up to four times as long, 2.7 s. Never again and again for ever, which 7 retries
+/// mean to some devices. Not sooner: where a host stands still for a moment packets are sent again, and
 /// Soft-RoCE of Linux 6.1 begins a message anew in its middle then, which its own far end takes for an invalid request.
 /// A peer whose receives are used up is waited for a quarter of a second.
 const PATIENCE: Patience = Patience { timeout: 15, retries: 4, receive_retries: 6, receive_pause: 24 };
@@ -53,8 +54,12 @@ impl Drop for Watched {
     }
 }
 
-fn local(error: VerbsError) -> FabricError {
-    FabricError::Local(error.to_string())
+/// Whose fault an error is.
+pub(super) fn fault(error: VerbsError) -> FabricError {
+    match error {
+        VerbsError::Unreachable { .. } => FabricError::PeerGone(error.to_string()),
+        error => FabricError::Local(error.to_string()),
+    }
 }
 
 enum Pair {
@@ -220,7 +225,7 @@ impl Inside {
                 self.answer(answer, made);
             }
             Command::Connect(number, peer, answer) => {
-                let connected = self.connect(number, &peer).map_err(local);
+                let connected = self.connect(number, &peer).map_err(fault);
                 // Fails only if nobody waits any more: then the pair is forgotten as well.
                 let _ = answer.send(connected);
             }
@@ -271,8 +276,8 @@ impl Inside {
     fn receiving(&mut self, peer: &End, arrivals: Arc<Arrivals>) -> Result<(u64, End), FabricError> {
         let (number, mut queue_pair, end) = self.queue_pair(1, RECEIVES, 1, self.receives)?;
         // Before the first announcement can come.
-        (0..RECEIVES).try_for_each(|_| queue_pair.receive()).map_err(local)?;
-        queue_pair.receive_from(peer, PATIENCE).map_err(local)?;
+        (0..RECEIVES).try_for_each(|_| queue_pair.receive()).map_err(fault)?;
+        queue_pair.receive_from(peer, PATIENCE).map_err(fault)?;
         self.pairs.insert(number, Pair::Receiving(Receiving::new(queue_pair, arrivals)));
         Ok((number, end))
     }
@@ -296,9 +301,9 @@ impl Inside {
         }
         let number = self.next;
         self.next += 1;
-        let mut queue_pair = QueuePair::new(&self.channel, number, sends, receives, places).map_err(local)?;
-        queue_pair.initialise(written).map_err(local)?;
-        queue_pair.arm().map_err(local)?;
+        let mut queue_pair = QueuePair::new(&self.channel, number, sends, receives, places).map_err(fault)?;
+        queue_pair.initialise(written).map_err(fault)?;
+        queue_pair.arm().map_err(fault)?;
         // By chance: what is still on its way of an earlier pair of this number is then taken for nothing.
         let mut first_packet = [0; 4];
         getrandom::fill(&mut first_packet).map_err(|error| FabricError::Local(error.to_string()))?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rdma_sys as sys;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use super::device::{Device, RECEIVES, VerbsError, answered, failed};
+use super::device::{Device, RECEIVES, VerbsError, answered, failed, routed};
 use super::{status, words};
 
 /// Where completions are announced.
@@ -214,7 +214,7 @@ impl QueuePair {
         let mask = mask.iter().fold(0, |all, one| all | one.0);
         // SAFETY: the pair is there, and the structure is whole.
         let code = unsafe { (self.device().api.modify_qp)(self.pair, &raw mut to, mask.cast_signed()) };
-        answered(call, code)
+        routed(call, code)
     }
 
     /// Posts a receive for one announcement.

@@ -17,6 +17,7 @@ use super::{VerbsConfig, VerbsError};
 use crate::arena::Arena;
 use crate::transport::bell::Bell;
 use crate::transport::fabric::{Arrivals, FabricError, Put};
+use crate::transport::starting;
 
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
@@ -84,6 +85,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Opens the device, registers the arena, and starts the threads. `receives`: peers will put into it.
     pub(super) fn start(config: &VerbsConfig, receives: bool, arena: Arc<Arena>) -> Result<(Self, Ready), VerbsError> {
+        let arena_bytes = arena.size();
         let device = Arc::new(Device::open(config)?);
         let port = Watch::start(Arc::clone(&device))?;
         let bell = Bell::new().map_err(|error| VerbsError::System(format!("eventfd: {error}")))?;
@@ -105,8 +107,7 @@ impl Worker {
         };
         let thread = std::thread::Builder::new().name("seam-verbs".to_owned());
         thread.spawn(run).map_err(|error| VerbsError::System(error.to_string()))?;
-        let gone = |_| VerbsError::System("the thread for verbs has ended".to_owned());
-        let ready = started.recv().map_err(gone)??;
+        let ready = starting::started(&started, "verbs", arena_bytes).map_err(VerbsError::System)??;
         Ok((Self { commands, shared, puts: AtomicU64::new(1), ended, device, port }, ready))
     }
 

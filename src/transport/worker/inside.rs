@@ -1,5 +1,8 @@
 //! The thread, seen from inside.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +25,10 @@ const MAX_LEFT: usize = 4_096;
 const BUSY_LOOKS: u32 = 64;
 /// How long the library is looked after once nothing is under way any more.
 const LINGER: Duration = Duration::from_millis(100);
+/// How long the thread may stand still while something is under way (SIGSTOP, a machine that was suspended).
+/// The receiver of a sender that says nothing takes its connection for dead after 5 s, and hands the pages on
+/// after `transfer.fence_max`, 10 s at least: this, and what is then waited for by [`Patience`], is over before.
+const STILL: Duration = Duration::from_secs(4);
 
 /// Says when the thread ends by a panic: every call fails from then on.
 struct Watched(&'static str);
@@ -47,6 +54,24 @@ pub(super) struct Inside<E: Engine> {
     memory: Rc<Memory>,
     members: Arc<Members>,
     patience: Patience,
+    pulse: Pulse,
+}
+
+/// Whether the thread has stood still.
+struct Pulse {
+    last: Instant,
+    /// For how long, if it was for longer than [`STILL`].
+    stood: Option<Duration>,
+}
+
+impl Pulse {
+    fn beat(&mut self, now: Instant) {
+        let gap = now.saturating_duration_since(self.last);
+        self.last = now;
+        if gap > STILL {
+            self.stood = Some(gap);
+        }
+    }
 }
 
 /// What there is to know of a peer that is known.
@@ -62,7 +87,8 @@ struct Acquaintance {
 impl<E: Engine> Inside<E> {
     pub(super) fn new(engine: E, memory: Rc<Memory>, members: Arc<Members>) -> Self {
         let (transfers, left, known) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { transfers, left, lingers: None, engine, known, memory, members, patience: Patience::default() }
+        let (patience, pulse) = (Patience::default(), Pulse { last: Instant::now(), stood: None });
+        Self { transfers, left, lingers: None, engine, known, memory, members, patience, pulse }
     }
 
     pub(super) fn run(mut self, commands: &Receiver<Command<E>>, bell: &Bell) {
@@ -71,6 +97,7 @@ impl<E: Engine> Inside<E> {
         let closed = loop {
             // Before the looks: what rings after this is seen by the next turn.
             bell.hush();
+            self.wake(Instant::now());
             let mut moved = match self.obey(commands) {
                 Ok(moved) => moved,
                 Err(closed) => break closed,
@@ -97,13 +124,25 @@ impl<E: Engine> Inside<E> {
         }
     }
 
+    /// A turn begins. Where nothing was under way the thread may have slept for as long as it liked.
+    fn wake(&mut self, now: Instant) {
+        if self.transfers.is_empty() && self.left.is_empty() {
+            self.pulse.last = now;
+        }
+        self.pulse.beat(now);
+    }
+
     /// Does what was asked for; the error is the end, and who waits for it.
     fn obey(&mut self, commands: &Receiver<Command<E>>) -> Result<bool, Option<oneshot::Sender<()>>> {
         // No more than fit at once: what is under way wants its turn, too.
         for taken in 0..MAX_WAITING {
             match commands.try_recv() {
                 Ok(Command::Close(done)) => return Err(Some(done)),
-                Ok(command) => self.take(command),
+                Ok(command) => {
+                    self.take(command);
+                    // Many that take their time are no standstill.
+                    self.pulse.beat(Instant::now());
+                }
                 Err(TryRecvError::Empty) => return Ok(taken > 0),
                 Err(TryRecvError::Disconnected) => return Err(None),
             }
@@ -170,37 +209,61 @@ impl<E: Engine> Inside<E> {
         self.transfers.iter().any(|transfer| transfer.peer == *peer) || self.left.iter().any(|(whose, _)| whose == peer)
     }
 
-    /// Takes every transfer a step further.
+    /// Takes every transfer a step further, or ends all of them if the thread has stood still.
     fn step(&mut self) -> bool {
+        self.pulse.beat(Instant::now());
+        let moved = self.pulse.stood.is_none() && self.step_each();
+        match self.pulse.stood.take() {
+            Some(gap) => {
+                self.end_all(gap);
+                true
+            }
+            None => moved,
+        }
+    }
+
+    fn step_each(&mut self) -> bool {
         let (engine, known, left, mut moved) = (&mut self.engine, &mut self.known, &mut self.left, false);
-        let (mut ended, lingers) = (false, &mut self.lingers);
+        let (mut ended, lingers, pulse) = (false, &mut self.lingers, &mut self.pulse);
         left.retain_mut(|(_, request)| {
             let under_way = matches!(engine.progress(request), Progress::UnderWay);
             ended |= !under_way;
             under_way
         });
-        self.transfers.retain_mut(|transfer| match transfer.step(engine) {
-            Step::Waits => true,
-            Step::Moved => {
-                moved = true;
-                true
+        if ended {
+            unstick::<E>(known, left);
+        }
+        self.transfers.retain_mut(|transfer| {
+            pulse.beat(Instant::now());
+            if pulse.stood.is_some() {
+                return true;
             }
-            Step::Ended { peer_gone, left: under_way } => {
-                (moved, ended) = (true, true);
-                *lingers = Some(Instant::now() + LINGER);
-                if let Some(known) = known.get_mut(&transfer.peer) {
-                    known.failed |= peer_gone;
-                    if !under_way.is_empty() {
-                        known.stuck.get_or_insert_with(Instant::now);
-                    }
+            match transfer.step(engine) {
+                Step::Waits => true,
+                Step::Moved => {
+                    moved = true;
+                    true
                 }
-                left.extend(under_way.into_iter().map(|request| (transfer.peer.clone(), request)));
-                false
+                Step::Ended { peer_gone, left: under_way } => {
+                    (moved, ended) = (true, true);
+                    *lingers = Some(Instant::now() + LINGER);
+                    if let Some(known) = known.get_mut(&transfer.peer) {
+                        known.failed |= peer_gone;
+                        if !under_way.is_empty() {
+                            known.stuck.get_or_insert_with(Instant::now);
+                        }
+                    }
+                    left.extend(under_way.into_iter().map(|request| (transfer.peer.clone(), request)));
+                    false
+                }
             }
         });
         if ended {
             let beyond = self.left.len().saturating_sub(MAX_LEFT);
-            self.left.drain(..beyond);
+            if beyond > 0 {
+                self.left.drain(..beyond);
+                unstick::<E>(&mut self.known, &self.left);
+            }
             self.forget_unused();
         }
         if !self.left.is_empty() {
@@ -218,16 +281,39 @@ impl<E: Engine> Inside<E> {
         let late = |peer: &E::Peer| !moves.contains(peer) || self.known.get(peer).is_none_or(is_late);
         let late: HashSet<E::Peer> =
             self.left.iter().map(|(peer, _)| peer).filter(|peer| late(peer)).cloned().collect();
-        if late.is_empty() {
-            return;
+        if !late.is_empty() {
+            self.abandon(&late);
         }
-        for peer in &late {
+    }
+
+    /// The thread has stood still: the far side may have taken this one for gone, and handed on the pages that
+    /// are written to. So nothing that was begun goes on, and no peer of it is spoken to again as before.
+    fn end_all(&mut self, gap: Duration) {
+        let stood_ms = gap.as_millis();
+        let error = FabricError::Local(format!("this host stood still for {stood_ms} ms while {} moved it", E::NAME));
+        let (left, mut peers) = (&mut self.left, HashSet::new());
+        self.transfers.retain_mut(|transfer| {
+            let Some(under_way) = transfer.abandon(&error) else { return true };
+            left.extend(under_way.into_iter().map(|request| (transfer.peer.clone(), request)));
+            peers.insert(transfer.peer.clone());
+            false
+        });
+        peers.extend(left.iter().map(|(peer, _)| peer.clone()));
+        if !peers.is_empty() {
+            tracing::warn!(library = E::NAME, stood_ms, "this host stood still: what was being moved fails");
+            self.lingers = Some(Instant::now() + LINGER);
+            self.abandon(&peers);
+        }
+    }
+
+    fn abandon(&mut self, peers: &HashSet<E::Peer>) {
+        for peer in peers {
             self.engine.give_up(peer);
             if let Some(known) = self.known.get_mut(peer) {
                 (known.failed, known.stuck) = (true, None);
             }
         }
-        self.left.retain(|(peer, _)| !late.contains(peer));
+        self.left.retain(|(peer, _)| !peers.contains(peer));
         self.forget_unused();
     }
 
@@ -239,184 +325,11 @@ impl<E: Engine> Inside<E> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-
-    use tokio_util::sync::CancellationToken;
-
-    use super::*;
-    use crate::arena::{Arena, Segment};
-    use crate::transport::fabric::{Piece, scratch};
-    use crate::transport::worker::put::{Asker, Job};
-    use crate::transport::worker::{Announcement, Ends, Place, Span};
-
-    /// Long enough for a few steps on a busy machine, and waited for by stepping until it is over.
-    const SHORT: Patience = Patience { drain: Duration::from_millis(20), stuck: Duration::from_millis(60) };
-
-    const AMPLE: Duration = Duration::from_secs(600);
-
-    /// What becomes of the posts to each peer: none if they are refused.
-    type Script = Rc<RefCell<HashMap<u32, Option<bool>>>>;
-
-    struct Scripted {
-        ends: Script,
-        given_up: Rc<RefCell<Vec<u32>>>,
-    }
-
-    impl Engine for Scripted {
-        type Peer = u32;
-        type Words = u32;
-        /// Whose it is.
-        type Request = u32;
-
-        const NAME: &'static str = "Scripted";
-        const NAP: Duration = Duration::from_millis(1);
-        const WAIT: Duration = Duration::from_millis(1);
-
-        fn know(&mut self, words: &u32, _: &NodeName, _: impl Fn(&u32) -> bool) -> Result<u32, FabricError> {
-            Ok(*words)
+/// Nothing is stuck any more on the way to a peer to whom nothing is left.
+fn unstick<E: Engine>(known: &mut HashMap<E::Peer, Acquaintance>, left: &[(E::Peer, E::Request)]) {
+    for (peer, known) in known.iter_mut().filter(|(_, known)| known.stuck.is_some()) {
+        if !left.iter().any(|(whose, _)| whose == peer) {
+            known.stuck = None;
         }
-
-        fn forget(&mut self, _: &u32) {}
-
-        fn give_up(&mut self, peer: &u32) {
-            self.given_up.borrow_mut().push(*peer);
-        }
-
-        unsafe fn post(&mut self, peer: &u32, _: Ends, _: &[Span]) -> Result<u32, FabricError> {
-            match self.ends.borrow().get(peer) {
-                Some(None) => Err(FabricError::PeerGone("refused".to_owned())),
-                _ => Ok(*peer),
-            }
-        }
-
-        fn progress(&self, request: &mut u32) -> Progress {
-            match self.ends.borrow().get(request) {
-                Some(Some(true)) => Progress::Done,
-                _ => Progress::UnderWay,
-            }
-        }
-
-        fn flush(&mut self, _: &u32) -> Result<Option<u32>, FabricError> {
-            Ok(None)
-        }
-
-        fn announce(&mut self, _: &u32, _: &Announcement) -> Result<Option<u32>, FabricError> {
-            Ok(None)
-        }
-
-        fn turn(&mut self, _: &Members, _: bool) -> bool {
-            false
-        }
-    }
-
-    struct Bench {
-        inside: Inside<Scripted>,
-        ends: Script,
-        given_up: Rc<RefCell<Vec<u32>>>,
-    }
-
-    /// A put that was asked for.
-    struct Asked {
-        cancel: CancellationToken,
-        over: Arc<std::sync::atomic::AtomicBool>,
-        put: oneshot::Receiver<Put>,
-    }
-
-    impl Asked {
-        fn is_over(&self) -> bool {
-            self.over.load(std::sync::atomic::Ordering::Relaxed)
-        }
-    }
-
-    impl Bench {
-        fn new() -> Self {
-            let memory = Memory { arena: Arc::new(Arena::anonymous(64).unwrap()), scratch: scratch::map().unwrap() };
-            let (ends, given_up) = (Script::default(), Rc::default());
-            let engine = Scripted { ends: Rc::clone(&ends), given_up: Rc::clone(&given_up) };
-            let mut inside = Inside::new(engine, Rc::new(memory), Arc::default());
-            inside.patience = SHORT;
-            for peer in [1, 2] {
-                let (answer, _known) = oneshot::channel();
-                inside.take(Command::Know(peer, "d".parse().unwrap(), answer));
-                inside.known.entry(peer).or_default().users = 1;
-            }
-            Self { inside, ends, given_up }
-        }
-
-        fn put(&mut self, peer: u32) -> Asked {
-            let (done, put) = oneshot::channel();
-            let (cancel, over) = (CancellationToken::new(), Arc::default());
-            let pieces = vec![Piece { local: 0, remote: 0, bytes: 64 }];
-            let remote = (Segment::Dram, 0);
-            let job = Job { pieces, remote, place: Place::Arena, announcement: None, deadline: AMPLE };
-            let asker = Asker { cancel: cancel.clone(), over: Arc::clone(&over), done: Some(done) };
-            self.inside.take(Command::Put(peer, job, asker));
-            Asked { cancel, over, put }
-        }
-
-        /// Steps until `put` has ended.
-        fn end(&mut self, put: &mut oneshot::Receiver<Put>) -> Put {
-            loop {
-                self.inside.step();
-                if let Ok(put) = put.try_recv() {
-                    return put;
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_put_that_was_refused_at_once_is_over_and_so_is_its_link() {
-        let mut bench = Bench::new();
-        bench.ends.borrow_mut().insert(1, None);
-        let mut asked = bench.put(1);
-        let put = bench.end(&mut asked.put);
-        assert!(put.over && asked.is_over(), "{put:?}");
-        assert_eq!(put.result, Err(FabricError::PeerGone("refused".to_owned())));
-        assert!(!bench.put(2).is_over());
-    }
-
-    #[test]
-    fn a_put_that_hangs_after_its_cancellation_gives_up_its_peer_and_no_other() {
-        let mut bench = Bench::new();
-        let mut asked = bench.put(1);
-        bench.inside.step();
-        asked.cancel.cancel();
-        let put = bench.end(&mut asked.put);
-        assert!(!put.over && put.result == Err(FabricError::Cancelled) && asked.is_over(), "{put:?}");
-        while bench.given_up.borrow().is_empty() {
-            bench.inside.step();
-        }
-        assert_eq!((bench.given_up.borrow().as_slice(), bench.inside.left.len()), ([1].as_slice(), 0));
-    }
-
-    #[test]
-    fn what_moves_to_a_peer_that_hangs_is_let_end_for_a_while_and_then_given_up_too() {
-        let mut bench = Bench::new();
-        let (mut hangs, mut other) = (bench.put(1), bench.put(1));
-        bench.inside.step();
-        hangs.cancel.cancel();
-        let put = bench.end(&mut hangs.put);
-        assert_eq!((put.result, put.over), (Err(FabricError::Cancelled), false));
-        // It has stood still for as long as the one that was given up, so nothing speaks for waiting.
-        while bench.given_up.borrow().is_empty() {
-            bench.inside.step();
-        }
-        assert!(!other.is_over());
-        // The library ends what is left of a peer that was given up.
-        bench.ends.borrow_mut().insert(1, Some(true));
-        assert_eq!(bench.end(&mut other.put).result, Ok(()));
-    }
-
-    #[test]
-    fn a_put_that_ends_is_over_and_leaves_its_link_alone() {
-        let mut bench = Bench::new();
-        bench.ends.borrow_mut().insert(1, Some(true));
-        let mut asked = bench.put(1);
-        let put = bench.end(&mut asked.put);
-        assert!(put.result == Ok(()) && put.over && !asked.is_over(), "{put:?}");
-        assert!(bench.given_up.borrow().is_empty() && bench.inside.left.is_empty());
     }
 }

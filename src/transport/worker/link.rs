@@ -59,19 +59,14 @@ impl<E: Engine> WorkerLink<E> {
         }
         let skew = (target.version != version)
             .then(|| format!("this side's {} is {version}, the peer's {}", E::NAME, target.version));
+        if let Some(skew) = &skew {
+            worker.warn_of(&peer, skew);
+        }
         let remote = worker.know(words, peer).await.map_err(|error| match &skew {
             Some(skew) => FabricError::Skew(format!("{error}; {skew}")),
             None => error,
         })?;
         Ok(Arc::new(Self { worker, remote, target, skew }))
-    }
-
-    /// Old and new libraries are known to wait for each other for ever.
-    fn explained(&self, error: FabricError) -> FabricError {
-        match (error, &self.skew) {
-            (FabricError::TimedOut, Some(skew)) => FabricError::Skew(format!("no end in time; {skew}")),
-            (error, _) => error,
-        }
     }
 }
 
@@ -95,17 +90,20 @@ impl<E: Engine> Link for WorkerLink<E> {
                 announcement,
                 deadline,
             };
-            let put = self.worker.put(&self.remote, job, cancel.clone()).await;
-            Put { result: put.result.map_err(|error| self.explained(error)), over: put.over }
+            self.worker.put(&self.remote, job, cancel.clone()).await
         })
     }
 
     fn probe(&self, payload_bytes: u32, deadline: Duration) -> BoxFuture<'_, Result<(), FabricError>> {
         Box::pin(async move {
             let bytes = payload_bytes.clamp(1, MAX_PROBE_BYTES);
-            let probed = self.worker.probe(&self.remote, bytes, self.target.scratch, deadline).await;
-            probed.map_err(|error| self.explained(error))
+            self.worker.probe(&self.remote, bytes, self.target.scratch, deadline).await
         })
+    }
+
+    /// Old and new libraries are known to wait for each other for ever.
+    fn doubt(&self) -> Option<String> {
+        self.skew.clone()
     }
 
     fn is_over(&self) -> bool {

@@ -24,7 +24,8 @@ pub(super) struct Patience {
     /// The last chunks of a put; and how long one may stand still that nobody gives up.
     pub(super) drain: Duration,
     /// What has not ended by then, until its peer is given up, whatever else is under way to it. Far below
-    /// `transfer.fence_max`, after which the far side gives its memory to somebody else.
+    /// `transfer.fence_max`, after which the far side gives its memory to somebody else: the configuration
+    /// is refused where that is shorter than both together and a margin.
     pub(super) stuck: Duration,
 }
 
@@ -202,6 +203,19 @@ impl<E: Engine> Transfer<E> {
     /// Whether something of it may still come to its end by itself.
     pub(super) fn moves(&self) -> bool {
         self.given_up.is_none() && self.moved.elapsed() < self.drain
+    }
+
+    /// Ends it at once, if anything of it has begun. What had not ended is to be given up with its peer.
+    pub(super) fn abandon(&mut self, error: &FabricError) -> Option<Vec<E::Request>> {
+        if !self.posted && self.stage == Stage::Posts {
+            return None;
+        }
+        self.fail(error.clone());
+        self.asker.over.store(true, Ordering::Relaxed);
+        match self.end() {
+            Step::Ended { left, .. } => Some(left),
+            Step::Moved | Step::Waits => None,
+        }
     }
 
     fn fail(&mut self, error: FabricError) {
