@@ -1,4 +1,5 @@
 //! Agents as a whole, in one process on loopback: what must hold whatever the timing.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "agents/common.rs"]

@@ -1,4 +1,5 @@
 //! What agents keep of their lives in files, and that it can be played again.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "agents/common.rs"]

@@ -1,4 +1,5 @@
 //! Agents that are killed or stopped in the middle of something: processes, signals, loopback.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "agents/common.rs"]

@@ -1,6 +1,7 @@
 //! The HTTP server in front of the use cases: what it refuses, how, and that its document is true.
 //! The agent behind it is gone, so a call that passes every check is answered 503.
 
+#![cfg(feature = "agent")]
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
 //! Certificates: what is made, what is refused with which words, and who may talk to whom.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
 use std::fs;

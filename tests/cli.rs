@@ -1,5 +1,6 @@
 //! The two programs as their users meet them: help, errors, exit statuses, offline commands.
 
+#![cfg(feature = "agent")]
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 use std::io::Write;

@@ -1,5 +1,6 @@
 //! `seamctl` in front of an agent whose answers are known.
 
+#![cfg(feature = "agent")]
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 use std::process::{Command, Stdio};

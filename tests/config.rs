@@ -1,6 +1,7 @@
 //! The configuration file: what is accepted, how it is refused, and that the files and the
 //! documentation beside it say the same.
 
+#![cfg(feature = "agent")]
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 #[path = "config/policy_table.rs"]

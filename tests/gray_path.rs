@@ -1,5 +1,6 @@
 //! One directed path turns gray and clears again, in virtual time: the health and policy cores fed
 //! with what the fault modes draw, over many seeds.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

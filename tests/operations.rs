@@ -1,4 +1,5 @@
 //! What an operator does to a running agent: signals, changed files, sockets; real processes.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "agents/common.rs"]

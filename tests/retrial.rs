@@ -1,5 +1,6 @@
 //! A recorded history, decided again: under the rules that held nothing changes, under others what
 //! changes is named with its rule.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

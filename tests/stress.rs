@@ -1,4 +1,5 @@
 //! More than an agent can bear: it stays bounded, counts what it turns away, and serves again.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "agents/common.rs"]

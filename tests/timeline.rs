@@ -1,4 +1,5 @@
 //! An incident as a picture: whole, legible, bounded, and the same every time.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 #[path = "timeline/incident.rs"]

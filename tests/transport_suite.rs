@@ -1,4 +1,5 @@
 //! What every backend must do, run for each of them.
+#![cfg(feature = "agent")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
 #[path = "transport_suite/fabric.rs"]
