@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use fabric::{Kit, ONE_AT_A_TIME, moved, why};
 use process::{Pace, Setup, Site, request, until};
+use rustix::process::Signal;
 use seam::api::{PathLine, TransferResult};
 use seam::model::Extent;
 
@@ -102,6 +103,11 @@ macro_rules! of {
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_host_reads_its_configuration_anew_and_ends_in_order() {
+                super::a_host_reads_its_configuration_anew_and_ends_in_order(super::$mover).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline() {
                 super::libraries_that_may_not_understand_each_other_come_to_an_end_within_the_deadline(super::$mover)
                     .await;
@@ -134,6 +140,21 @@ async fn a_transfer_whose_host_is_killed_fails_over(mover: Mover) {
 
 async fn a_sender_that_stood_still_under_way_does_not_go_on(mover: Mover) {
     with(mover, async |kit| kit.a_sender_that_stood_still_under_way_does_not_go_on().await).await;
+}
+
+/// The libraries take signals for themselves, and do what they like at the process' end.
+async fn a_host_reads_its_configuration_anew_and_ends_in_order(mover: Mover) {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let Some(rail) = mover.rail() else { return };
+    let site = Site::new();
+    let mut d0 = site.start("d0", Setup { rail: &rail, ..Setup::DECODE }).await;
+    assert!(d0.log().contains("the rail's bytes are moved by a library"), "{}", d0.log());
+    d0.rewrite("max_sessions = 4", "max_sessions = 9");
+    d0.signal(Signal::HUP);
+    until("its configuration is read anew", async || d0.status().await.config_reloads == 1).await;
+    d0.signal(Signal::TERM);
+    let status = d0.ended().await;
+    assert!(status.success(), "{status}: {}", d0.log());
 }
 
 async fn a_host_that_has_no_library_says_so_and_goes_on_with_its_other_rails(mover: Mover) {

@@ -1,5 +1,7 @@
 //! The daemon: one agent, from one configuration file, until it is told to stop.
 
+#[cfg(any(feature = "nixl", feature = "ucx"))]
+mod foreign;
 mod log;
 mod notify;
 
@@ -34,6 +36,8 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    #[cfg(any(feature = "nixl", feature = "ucx"))]
+    foreign::keep_hangup();
     let config = match Config::load(&cli.config) {
         Ok(config) => config,
         Err(error) => {
@@ -51,13 +55,17 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     allow_descriptors();
-    match run(config, &cli.config) {
-        Ok(()) => ExitCode::SUCCESS,
+    let status = match run(config, &cli.config) {
+        Ok(()) => 0,
         Err(error) => {
             tracing::error!("{}", with_causes(error.as_ref()));
-            ExitCode::FAILURE
+            1
         }
-    }
+    };
+    #[cfg(any(feature = "nixl", feature = "ucx"))]
+    foreign::end(status);
+    #[cfg(not(any(feature = "nixl", feature = "ucx")))]
+    ExitCode::from(status)
 }
 
 fn run(config: Config, file: &Path) -> anyhow::Result<()> {
