@@ -187,6 +187,10 @@ fn each_rule_refuses_its_violation() {
             "rails[1].backend: verbs is not available in this build",
         ),
         (
+            with("[[rails]]\nname = \"r1\"\nbind = \"127.0.0.1:0\"\nbackend = \"verbs\"\nverbs = {port = 0}\n"),
+            "rails[1].verbs.port: found 0, allowed 1 to 255",
+        ),
+        (
             with("[[rails]]\nname = \"r1\"\nbind = \"127.0.0.1:0\"\nbandwidth_gbps = nan\n"),
             "rails[1].bandwidth_gbps: found NaN",
         ),

@@ -223,7 +223,8 @@ fn rails(checks: &mut Checks, config: &Config) {
         });
         checks.require(AVAILABLE.contains(&rail.backend), &key("backend"), || {
             let allowed: Vec<&str> = AVAILABLE.iter().map(|backend| backend.as_str()).collect();
-            format!("{} is not available in this build; allowed {}", rail.backend, allowed.join(", "))
+            let (backend, allowed) = (rail.backend, allowed.join(", "));
+            format!("{backend} is not available in this build; allowed {allowed}, or a build with --features {backend}")
         });
         checks.require(rail.nixl.is_none() || rail.backend == BackendKind::Nixl, &key("nixl"), || {
             format!("found on a {} rail; allowed on a nixl rail", rail.backend)
@@ -233,6 +234,9 @@ fn rails(checks: &mut Checks, config: &Config) {
         });
         checks.require(rail.verbs.is_none() || rail.backend == BackendKind::Verbs, &key("verbs"), || {
             format!("found on a {} rail; allowed on a verbs rail", rail.backend)
+        });
+        checks.require(rail.verbs.as_ref().is_none_or(|verbs| verbs.port != Some(0)), &key("verbs.port"), || {
+            "found 0, allowed 1 to 255".to_owned()
         });
         checks.require(!rail.bind.ip().is_unspecified(), &key("bind"), || {
             format!("found {}, allowed a concrete address: peers are told it", rail.bind)

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Finding;
-use crate::config::{Config, Credentials};
+use crate::agent::api::Access;
+use crate::config::{ApiConfig, Config, Credentials};
 use crate::net::{NodeIdentity, TlsError};
 
 /// Certificates that are over within this time are said beforehand.
@@ -25,6 +26,7 @@ pub(super) fn examine(config: &Config) -> Vec<Finding> {
         findings.push(memory(&arena.path, arena.size));
     }
     findings.push(certificate(config));
+    findings.extend(access(&config.api));
     findings.push(port("mesh port", "mesh.bind", config.mesh.bind, udp));
     findings.push(port("api port", "api.bind", config.api.bind, tcp));
     for rail in &config.rails {
@@ -115,8 +117,24 @@ fn certificate(config: &Config) -> Finding {
         Err(error @ TlsError::OutOfDate { .. }) => {
             Finding::fail(WHAT, error.to_string(), "set the clock right, or issue a new one: seamctl certs issue")
         }
-        Err(error) => Finding::fail(WHAT, error.to_string(), "issue one for this node: seamctl certs issue"),
+        Err(error) => Finding::fail(
+            WHAT,
+            error.to_string(),
+            "make tls.ca, tls.cert and tls.key readable for the agent's user, or issue them anew: seamctl certs issue",
+        ),
     }
+}
+
+/// The files that clients of the API are let in by, where there are any.
+fn access(config: &ApiConfig) -> Option<Finding> {
+    const WHAT: &str = "api access";
+    if config.token_file.is_none() && config.tls.is_none() {
+        return None;
+    }
+    Some(match Access::load(config) {
+        Ok(_) => Finding::ok(WHAT, "the files that the configuration names can be used"),
+        Err(error) => Finding::fail(WHAT, error.to_string(), "put it there, readable by the agent's user"),
+    })
 }
 
 fn udp(address: SocketAddr) -> std::io::Result<()> {
@@ -176,6 +194,21 @@ mod tests {
         assert_eq!(memory(&path, 65_536).verdict, Verdict::Fail);
         assert_eq!(memory(&path, 10).verdict, Verdict::Ok);
         assert_eq!(memory(Path::new("/nowhere/arena"), 10).verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn a_token_that_is_not_there_or_too_short_fails_and_no_token_is_not_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let with = ApiConfig { token_file: Some(path.clone()), ..ApiConfig::default() };
+        let missing = access(&with).unwrap();
+        assert_eq!(missing.verdict, Verdict::Fail);
+        assert!(missing.found.starts_with("api.token_file: ") && missing.found.contains("No such file"), "{missing:?}");
+        fs::write(&path, "short").unwrap();
+        assert_eq!(access(&with).unwrap().verdict, Verdict::Fail);
+        fs::write(&path, "0123456789abcdef").unwrap();
+        assert_eq!(access(&with).unwrap().verdict, Verdict::Ok);
+        assert!(access(&ApiConfig::default()).is_none());
     }
 
     #[test]

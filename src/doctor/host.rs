@@ -156,9 +156,7 @@ fn nixl_libraries(config: Option<&Config>) -> Vec<Finding> {
         let found = found.and_then(|found| nixl::try_load(&found).map(|()| found));
         match found {
             Ok(found) => Finding::ok(&what, said(&found)),
-            Err(error) => {
-                Finding::fail(&what, error.to_string(), "pip install nixl-cu12; without it the rail is left out")
-            }
+            Err(error) => Finding::fail(&what, error.to_string(), "without it the rail is left out"),
         }
     });
     let needed: Vec<Finding> = needed.collect();

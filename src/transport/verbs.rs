@@ -50,7 +50,7 @@ pub struct VerbsConfig {
     /// Its name; the first that can be used if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Its port; the first that can be used if absent.
+    /// Its port, 1 to 255; the first that can be used if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u8>,
     /// Which of the port's addresses; the first of a fitting type if absent.

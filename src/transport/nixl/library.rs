@@ -30,7 +30,7 @@ pub struct Found {
 pub enum LibraryError {
     /// It is in none of the places.
     #[error(
-        "no {NAME} in {looked_in}; install NIXL (pip install nixl-cu12), or say where it is: rails.nixl.library, $NIXL_PREFIX"
+        "no {NAME} in {looked_in}; install NIXL (pip install nixl-cu12, on Debian into a virtual environment), and say where it is: rails.nixl.library, $NIXL_PREFIX"
     )]
     Missing {
         /// The places, joined.

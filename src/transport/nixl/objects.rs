@@ -95,7 +95,7 @@ impl Agent {
         // SAFETY: the agent lives, the name is a C string, and the two results are owned here.
         let status =
             unsafe { (self.api.get_plugin_params)(self.handle, plugin.as_ptr(), &raw mut memories, &raw mut params) };
-        check("its parameters", status).map_err(|detail| failed(detail, self))?;
+        check("this plugin cannot be asked what it takes", status).map_err(|detail| failed(detail, self))?;
         let mut result = Ok(());
         for (key, value) in &config.params {
             result = result.and_then(|()| {
