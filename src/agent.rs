@@ -17,6 +17,7 @@
 pub mod api;
 mod clock;
 mod directory;
+mod exit;
 mod folder;
 mod gauges;
 mod health;
@@ -60,6 +61,7 @@ use crate::policy::Policy;
 use crate::transport::mock::InvalidFaults;
 use api::{ApiError, ApiServer, Limits};
 use directory::{Directory, MAX_EVENTS};
+pub use exit::exit;
 use folder::{Folder, FolderError};
 use health::HealthEffects;
 use journal::Prepared;

@@ -147,7 +147,9 @@ async fn a_host_reads_its_configuration_anew_and_ends_in_order(mover: Mover) {
     let _alone = ONE_AT_A_TIME.lock().await;
     let Some(rail) = mover.rail() else { return };
     let site = Site::new();
-    let mut d0 = site.start("d0", Setup { rail: &rail, ..Setup::DECODE }).await;
+    // Whatever the tests themselves do without.
+    let all = [("UCX_MODULES", "all")];
+    let mut d0 = site.start_with("d0", Setup { rail: &rail, ..Setup::DECODE }, &all).await;
     assert!(d0.log().contains("the rail's bytes are moved by a library"), "{}", d0.log());
     d0.rewrite("max_sessions = 4", "max_sessions = 9");
     d0.signal(Signal::HUP);

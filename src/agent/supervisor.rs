@@ -8,6 +8,7 @@ use std::time::Duration;
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 
+use super::exit::exit;
 use super::journal;
 use super::links::Links;
 use crate::transport::BoxFuture;
@@ -119,7 +120,7 @@ pub(crate) async fn watch(supervisor: JoinHandle<()>, links: Arc<Links>) {
             Some(reason) => {
                 tracing::error!(%reason, "this process ends");
                 journal::flush_all(FLUSH_LIMIT);
-                std::process::exit(NOT_WANTED);
+                exit(NOT_WANTED);
             }
             None => core_failed("the mesh ended"),
         },
@@ -148,7 +149,7 @@ fn core_failed(reason: &str) -> ! {
 /// Brings the journal to the disk, and ends.
 fn end_process() -> ! {
     journal::flush_all(FLUSH_LIMIT);
-    std::process::exit(CORE_FAILED);
+    exit(CORE_FAILED);
 }
 
 /// How long an actor waits that could not be started so many times; none if it is not tried again.

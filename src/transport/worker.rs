@@ -33,6 +33,9 @@ use put::{Asker, Job};
 /// What waits for the thread at most; one more is refused.
 const MAX_WAITING: usize = 1_024;
 
+/// Peers of another version that are remembered as told of; beyond that all are told of once more.
+const MAX_SKEWS: usize = 1_024;
+
 /// How a request stands.
 pub(super) enum Progress {
     UnderWay,
@@ -271,6 +274,9 @@ impl<E: Engine> Worker<E> {
     pub(super) fn warn_of(&self, peer: &NodeName, skew: &str) {
         // Every change of the table is whole before anything can panic.
         let mut skews = self.skews.lock().unwrap_or_else(PoisonError::into_inner);
+        if skews.len() >= MAX_SKEWS {
+            skews.clear();
+        }
         if skews.insert(peer.clone(), skew.to_owned()).is_none_or(|said| said != skew) {
             tracing::warn!(%peer, skew, "the peer's library is of another version: they may not understand each other");
         }

@@ -62,10 +62,7 @@ fn main() -> ExitCode {
             1
         }
     };
-    #[cfg(any(feature = "nixl", feature = "ucx"))]
-    foreign::end(status);
-    #[cfg(not(any(feature = "nixl", feature = "ucx")))]
-    ExitCode::from(status)
+    seam::agent::exit(status)
 }
 
 fn run(config: Config, file: &Path) -> anyhow::Result<()> {

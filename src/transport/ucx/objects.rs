@@ -91,7 +91,7 @@ impl Ucp {
             let context = &raw mut self.context;
             // SAFETY: both structures live; the result goes to `context`.
             let status = unsafe { (self.api.init_version)(major, minor, &raw const params, config, context) };
-            self.check("no transport and device fit rails.ucx.params and UCX_… in the environment", status)
+            self.check("its context, with rails.ucx.params and UCX_… in the environment", status)
         });
         // SAFETY: made above, used no more.
         unsafe { (self.api.config_release)(config) };
